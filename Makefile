@@ -1,40 +1,110 @@
-# otelcol-retina: `make` prints the targets.
+# otelcol-retina. `make` prints the targets.
 
 .DEFAULT_GOAL := help
 SHELL         := bash
+.SHELLFLAGS   := -euo pipefail -c
 
-VERSION ?= $(shell git describe --tags --dirty --always 2>/dev/null || echo v0.0.0-dev)
-COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+# What `otelcol-retina --version` says: the version of builder-config.yaml and
+# the commit.
+VERSION ?= $(shell sed -n 's/^  version: //p' builder-config.yaml)+$(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 # One set of flags everywhere, so that the build cache is shared.
-export CGO_ENABLED ?= 0
-GOFLAGS_BUILD := -trimpath
-LDFLAGS       := -s -w
+export GOFLAGS := -trimpath -buildvcs=false
+LDFLAGS := -s -w
+BUILD   := CGO_ENABLED=0 go build -ldflags "$(LDFLAGS)"
 
-TOOLS := $(CURDIR)/bin/tools
-MODULES := . # modules whose packages `make test-unit` runs
+TOOLS := bin/tools
+DIST  := build/otelcol-retina
+GO_FILES = $$(git ls-files -co --exclude-standard '*.go')
 
 .PHONY: help
 help: ## Print the targets
-	@grep -hE '^[a-z][a-zA-Z0-9_.-]*:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-22s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-zA-Z0-9_.-]*:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-20s %s\n", $$1, $$2}'
+
+##### The binary
+
+# ocb writes the main package; it needs the network only when its inputs changed.
+$(DIST)/.generated: builder-config.yaml go.mod internal/tools/go.mod | $(TOOLS)/builder
+	@mkdir -p build
+	$(TOOLS)/builder --config builder-config.yaml --skip-compilation
+	@touch $@
+
+.PHONY: sources
+sources: $(DIST)/.generated
+	@sed -i 's/^\(\t\tVersion: *\)".*"/\1"$(VERSION)"/' $(DIST)/main.go
+
+.PHONY: otelcol-retina
+otelcol-retina: sources ## Build bin/otelcol-retina for this machine
+	cd $(DIST) && $(BUILD) -o $(CURDIR)/bin/otelcol-retina .
+
+.PHONY: otelcol-retina.exe
+otelcol-retina.exe: sources ## Build bin/otelcol-retina-{amd64,arm64}.exe for Windows
+	cd $(DIST) && GOOS=windows GOARCH=amd64 $(BUILD) -o $(CURDIR)/bin/otelcol-retina-amd64.exe .
+	cd $(DIST) && GOOS=windows GOARCH=arm64 $(BUILD) -o $(CURDIR)/bin/otelcol-retina-arm64.exe .
+
+.PHONY: demo
+demo: otelcol-retina ## See it work: this node's pods, or three that the demo makes; Ctrl-C ends it
+	@command -v ip >/dev/null || test/install-packages.sh iproute2
+	cd distribution/demo && $(BUILD) -o $(CURDIR)/bin/demo .
+	bin/demo
+
+##### Code
+
+$(TOOLS)/%: internal/tools/go.mod
+	@mkdir -p $(TOOLS)
+	cd internal/tools && CGO_ENABLED=0 go build -o $(CURDIR)/$(TOOLS)/ tool
+	@touch $(TOOLS)/*
 
 .PHONY: tools
-tools: ## Build the pinned Go tools (mdatagen, ocb, staticcheck) into bin/tools
-	@mkdir -p $(TOOLS)
-	cd internal/tools && go build -o $(TOOLS)/ tool
+tools: $(TOOLS)/builder $(TOOLS)/mdatagen $(TOOLS)/staticcheck ## Build the pinned Go tools into bin/tools
 
 .PHONY: generate
-generate: tools ## Regenerate code from every metadata.yaml and .proto
-	PATH="$(TOOLS):$$PATH" go generate ./...
-	gofmt -l -w $$(git ls-files '*.go')
-
-.PHONY: test-unit
-test-unit: ## Unit tests of the main module, with the race detector
-	CGO_ENABLED=1 go test -race ./...
+generate: tools ## Regenerate what metadata.yaml and .proto files describe
+	PATH="$(CURDIR)/$(TOOLS):$$PATH" go generate ./...
+	gofmt -l -w $(GO_FILES)
 
 .PHONY: lint
 lint: tools ## gofmt, vet and staticcheck, for Linux and Windows
-	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+	@unformatted=$$(gofmt -l $(GO_FILES)); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
 	go vet ./...
 	GOOS=windows go vet ./...
-	$(TOOLS)/staticcheck ./...
+	CGO_ENABLED=0 $(TOOLS)/staticcheck ./...
+	CGO_ENABLED=0 GOOS=windows $(TOOLS)/staticcheck ./...
+
+.PHONY: check-generated
+check-generated: generate ## Fail if generated code or a go.mod is not current
+	go mod tidy
+	@git diff --exit-code -- . || { echo "generated files are not current: run make generate and commit"; exit 1; }
+
+##### Tests
+
+.PHONY: test
+test: packages-for-tests lint test-unit otelcol-retina test-demo test-e2e ## Install what the tests need, run all of them
+
+.PHONY: packages-for-tests
+packages-for-tests:
+	test/install-packages.sh
+
+.PHONY: test-unit
+test-unit: ## Unit tests with the race detector; as root also those in live namespaces
+	CGO_ENABLED=1 go test -race ./...
+
+.PHONY: test-demo
+test-demo: otelcol-retina
+	cd distribution/demo && go vet ./... && CGO_ENABLED=0 go test ./...
+
+.PHONY: test-e2e
+test-e2e: otelcol-retina ## Real containerd, real Prometheus, the built binary
+	cd test/e2e && go vet ./... && go test -timeout 30m -v ./...
+
+.PHONY: fuzz
+fuzz: ## Each fuzz target for 10 s (FUZZTIME=…)
+	test/fuzz.sh $${FUZZTIME:-10s}
+
+.PHONY: bench
+bench: ## The benchmarks, ours beside the common way
+	go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: clean
+clean: ## Remove what the targets built
+	rm -rf bin build dist
