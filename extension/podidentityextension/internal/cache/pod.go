@@ -1,0 +1,236 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
+)
+
+// A pod is what several sources' records say together. It lives as long as one
+// of its members does; then it keeps its last identity for the ended leases
+// that still point to it.
+type pod struct {
+	view    atomic.Pointer[view]
+	members []*record // live ones, the strongest source first
+}
+
+// A view is what readers see of a pod.
+type view struct {
+	identity *podidentity.Identity
+	kinds    keyKinds // that are known of the pod
+}
+
+// same says whether two views can be taken for one pod when an answer must
+// name one: the same name, and nothing that says the UIDs differ.
+func (v *view) same(w *view) bool {
+	a, b := v.identity, w.identity
+	return a.Name == b.Name && a.Namespace == b.Namespace && (a.UID == b.UID || a.UID == "" || b.UID == "")
+}
+
+// uid and sandboxes are the ids that tell pods apart for certain.
+func (p *pod) uid() string {
+	for _, m := range p.members {
+		if m.identity.UID != "" {
+			return m.identity.UID
+		}
+	}
+	return ""
+}
+
+func (p *pod) hasSandbox() bool {
+	return slices.ContainsFunc(p.members, func(m *record) bool { return m.sandbox != "" })
+}
+
+// anchor is the id that makes a pod the one it is.
+func (p *pod) anchor() string {
+	if uid := p.uid(); uid != "" {
+		return uid
+	}
+	for _, m := range p.members {
+		if m.sandbox != "" {
+			return m.sandbox
+		}
+	}
+	return ""
+}
+
+// holds says whether a member carries the id that was the pod's anchor.
+func (p *pod) holds(anchor string) bool {
+	return anchor == "" || slices.ContainsFunc(p.members, func(m *record) bool {
+		return m.identity.UID == anchor || m.sandbox == anchor
+	})
+}
+
+// comparable says whether both have an id of one kind, by which they would have
+// been joined if they were the same.
+func (p *pod) comparable(q *pod) bool {
+	return p.uid() != "" && q.uid() != "" || p.hasSandbox() && q.hasSandbox()
+}
+
+// named says whether a member has exactly this name.
+func (p *pod) named(id *podidentity.Identity) bool {
+	return id.Name != "" && slices.ContainsFunc(p.members, func(m *record) bool {
+		return m.identity.Name == id.Name && m.identity.Namespace == id.Namespace
+	})
+}
+
+func (p *pod) add(r *record) {
+	r.pod.Store(p)
+	p.members = append(p.members, r)
+	slices.SortStableFunc(p.members, func(a, b *record) int {
+		if c := cmp.Compare(a.source, b.source); c != 0 {
+			return c
+		}
+		return cmp.Compare(b.begin, a.begin) // of two sandboxes of a pod the newer one knows better
+	})
+}
+
+func (p *pod) remove(r *record) {
+	p.members = slices.DeleteFunc(p.members, func(m *record) bool { return m == r })
+}
+
+// refresh shows readers what the members say now.
+func (p *pod) refresh() {
+	if len(p.members) == 0 {
+		return
+	}
+	v := view{identity: mergeIdentities(p.members)}
+	for _, m := range p.members {
+		v.kinds |= m.kinds
+	}
+	if old := p.view.Load(); old == nil || old.kinds != v.kinds || old.identity != v.identity {
+		p.view.Store(&v)
+	}
+}
+
+// mergeIdentities takes each field from the first member that has it. Where one
+// member knows everything, its identity is shared, not copied.
+func mergeIdentities(members []*record) *podidentity.Identity {
+	first := members[0].identity
+	if len(members) == 1 {
+		return first
+	}
+	m := *first
+	changed := false
+	for _, r := range members[1:] {
+		id := r.identity
+		if m.Name == "" && id.Name != "" {
+			m.Name, m.Namespace, changed = id.Name, id.Namespace, true
+		}
+		if m.UID == "" && id.UID != "" {
+			m.UID, changed = id.UID, true
+		}
+		changed = mergeLabels(&m.Labels, id.Labels) || changed
+		changed = mergeLabels(&m.Annotations, id.Annotations) || changed
+	}
+	if !changed {
+		return first
+	}
+	return &m
+}
+
+// mergeLabels adds to *into what only from has, and says whether it had to.
+func mergeLabels(into *map[string]string, from map[string]string) bool {
+	if len(*into) == 0 {
+		*into = from
+		return len(from) > 0
+	}
+	var merged map[string]string
+	for k, v := range from {
+		if _, has := (*into)[k]; has {
+			continue
+		}
+		if merged == nil {
+			merged = maps.Clone(*into)
+		}
+		merged[k] = v
+	}
+	if merged == nil {
+		return false
+	}
+	*into = merged
+	return true
+}
+
+// join finds the pod that r belongs to and makes r a member: the one with the
+// same UID or sandbox, else, for records that share no such kind of id, the one
+// with the same name and one of the same keys. Pods that turn out to be one are
+// united.
+func (c *Cache) join(r *record) {
+	p := r.pod.Load()
+	if p == nil {
+		p = &pod{}
+		p.add(r)
+		c.pods++
+	}
+	for l := c.uids.load(r.identity.UID); l != nil; l = l.next {
+		p = c.unite(p, l)
+	}
+	for l := c.sandboxes.load(r.sandbox); l != nil; l = l.next {
+		p = c.unite(p, l)
+	}
+	c.joinByName(p, r)
+}
+
+func (c *Cache) unite(p *pod, l *lease) *pod {
+	q := l.holder.pod.Load()
+	if !l.live() || p == q {
+		return p
+	}
+	// The older pod stays, so that what readers hold stays true.
+	for _, m := range p.members {
+		q.add(m)
+	}
+	p.members = nil
+	c.pods--
+	return q
+}
+
+// joinByName unites p with the pods that share a reusable key and the name with
+// its member r, unless ids say that they are different pods, or two of them are.
+func (c *Cache) joinByName(p *pod, r *record) {
+	var others []*lease
+	consider := func(l *lease) {
+		for ; l != nil; l = l.next {
+			q := l.holder.pod.Load()
+			if !l.live() || q == p || !q.named(r.identity) || p.comparable(q) ||
+				slices.ContainsFunc(others, func(o *lease) bool { return o.holder.pod.Load() == q }) {
+				continue
+			}
+			others = append(others, l)
+		}
+	}
+	c.eachReusable(r, consider)
+	for i, a := range others {
+		for _, b := range others[:i] {
+			if a.holder.pod.Load().comparable(b.holder.pod.Load()) {
+				p.refresh()
+				return
+			}
+		}
+	}
+	for _, l := range others {
+		p = c.unite(p, l)
+	}
+	p.refresh()
+}
+
+// eachReusable calls f with the leases of every key of r that can pass from pod
+// to pod.
+func (c *Cache) eachReusable(r *record, f func(*lease)) {
+	for _, a := range r.addrs {
+		f(c.addrs.load(a))
+	}
+	if r.netns != 0 {
+		f(c.netns.load(r.netns))
+	}
+	for _, g := range r.hns {
+		f(c.hns.load(g))
+	}
+}

@@ -1,0 +1,253 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+
+	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
+)
+
+// put begins, updates or repeats r. seen is when the source saw it.
+func (c *Cache) put(source uint8, r *podidentity.Record, seen, now int64) {
+	n := newRecord(r, source)
+	n.begin = seen
+	if n.stated {
+		n.begin = min(r.Begin.UnixNano(), now) // a begin to come is a clock that was set back
+	}
+	old := c.owners[source][r.Owner]
+	if c.buried(n, old) {
+		if old == nil || !old.dead {
+			if old != nil {
+				c.end(old, n.end)
+			}
+			n.dead = true
+			c.owners[source][r.Owner] = n
+		}
+		return
+	}
+	if old == nil || old.dead {
+		c.begin(n, &r.Identity)
+		return
+	}
+	n.released = without(n.addrs, without(n.addrs, old.released))
+	n.addrs = without(n.addrs, n.released)
+	switch {
+	case old.sameKeys(n, &r.Identity):
+		old.released = n.released
+		c.relabel(old, &r.Identity)
+	case old.extends(n, &r.Identity):
+		n.identity = c.intern.identity(&r.Identity)
+		c.rekey(old, n, now)
+	default: // another pod under the same owner's name
+		if n.stated {
+			seen = n.begin
+		}
+		c.end(old, seen)
+		n.addrs, n.released = append(n.addrs, n.released...), nil
+		c.begin(n, &r.Identity)
+	}
+}
+
+// begin gives n its keys, strongest first, so that a reader who misses a strong
+// key of a new pod misses the weaker ones too.
+func (c *Cache) begin(n *record, id *podidentity.Identity) {
+	n.identity = c.intern.identity(id)
+	c.owners[n.source][n.owner] = n
+	c.join(n)
+	if uid := n.identity.UID; uid != "" {
+		c.uids.grant(uid, n, n.begin)
+	}
+	if n.sandbox != "" {
+		c.sandboxes.grant(n.sandbox, n, n.begin)
+	}
+	for _, g := range n.hns {
+		c.hns.grant(g, n, n.begin)
+	}
+	if n.netns != 0 {
+		c.netns.grant(n.netns, n, n.begin)
+	}
+	for _, a := range n.addrs {
+		c.addrs.grant(a, n, n.begin)
+	}
+}
+
+// end ends r: its leases stay for the grace period, its pod goes on with the
+// other sources' records.
+func (c *Cache) end(r *record, at int64) {
+	r.end = max(at, r.begin)
+	if uid := r.identity.UID; uid != "" {
+		c.uids.end(uid, r, at)
+	}
+	if r.sandbox != "" {
+		c.sandboxes.end(r.sandbox, r, at)
+	}
+	for _, g := range r.hns {
+		c.hns.end(g, r, at)
+	}
+	if r.netns != 0 {
+		c.netns.end(r.netns, r, at)
+	}
+	for _, a := range r.addrs {
+		c.addrs.end(a, r, at)
+	}
+	c.expireLater(r)
+
+	p := r.pod.Load()
+	anchor := p.anchor()
+	p.remove(r)
+	switch {
+	case len(p.members) == 0:
+		c.pods--
+	case p.holds(anchor):
+		p.refresh()
+	default:
+		c.refound(p, r.end)
+	}
+	c.rejoin(r)
+}
+
+// refound makes new pods of those members that a pod has left when the id that
+// made it this pod is gone: whom they turn out to belong to must not become the
+// name of the old pod's data.
+func (c *Cache) refound(p *pod, at int64) {
+	rest := p.members
+	p.members = nil
+	c.pods--
+	for _, m := range rest {
+		m.end = max(at, m.begin)
+	}
+	for _, m := range rest {
+		n := m.copy()
+		n.begin = m.end
+		c.owners[n.source][n.owner] = n
+		c.join(n)
+		if uid := n.identity.UID; uid != "" {
+			c.uids.pass(uid, m, n, m.end)
+		}
+		if n.sandbox != "" {
+			c.sandboxes.pass(n.sandbox, m, n, m.end)
+		}
+		for _, g := range n.hns {
+			c.hns.pass(g, m, n, m.end)
+		}
+		if n.netns != 0 {
+			c.netns.pass(n.netns, m, n, m.end)
+		}
+		for _, a := range n.addrs {
+			c.addrs.pass(a, m, n, m.end)
+		}
+		c.intern.again(n.identity)
+		c.expireLater(m)
+	}
+}
+
+// rekey replaces a live record by its successor in the same pod. Keys that both
+// have keep their begin, new ones begin now, lost ones end now.
+func (c *Cache) rekey(old, n *record, now int64) {
+	n.begin, n.stated, old.end = old.begin, old.stated, now
+	p := old.pod.Load()
+	p.remove(old)
+	p.add(n)
+	c.owners[n.source][n.owner] = n
+	c.join(n)
+	// UID and sandbox stay or become known; they were this pod's from the start.
+	if uid := n.identity.UID; uid != "" {
+		replaceKey(c.uids, []string{uid}, old, n, n.begin)
+	}
+	if n.sandbox != "" {
+		replaceKey(c.sandboxes, []string{n.sandbox}, old, n, n.begin)
+	}
+	replaceKey(c.hns, n.hns, old, n, now)
+	if n.netns != 0 {
+		replaceKey(c.netns, []uint64{n.netns}, old, n, now)
+	}
+	replaceKey(c.addrs, n.addrs, old, n, now)
+	lost := false
+	for _, g := range old.hns {
+		if !slices.Contains(n.hns, g) {
+			c.hns.end(g, old, now)
+			lost = true
+		}
+	}
+	if old.netns != 0 && old.netns != n.netns {
+		c.netns.end(old.netns, old, now)
+		lost = true
+	}
+	for _, a := range old.addrs {
+		if !slices.Contains(n.addrs, a) {
+			c.addrs.end(a, old, now)
+			lost = true
+		}
+	}
+	if lost {
+		c.expireLater(old)
+		c.rejoin(old)
+	} else {
+		c.intern.release(old.identity)
+	}
+}
+
+// replaceKey makes n the holder of keys: in old's place where old held them.
+func replaceKey[K comparable](x index[K], keys []K, old, n *record, begin int64) {
+	for _, k := range keys {
+		if x.held(k, old) {
+			x.pass(k, old, n, math.MinInt64)
+		} else {
+			x.grant(k, n, begin)
+		}
+	}
+}
+
+// relabel takes over labels and annotations that changed.
+func (c *Cache) relabel(r *record, id *podidentity.Identity) {
+	if maps.Equal(r.identity.Labels, id.Labels) && maps.Equal(r.identity.Annotations, id.Annotations) {
+		return
+	}
+	old := r.identity
+	r.identity = c.intern.identity(id)
+	c.intern.release(old)
+	r.pod.Load().refresh()
+}
+
+// rejoin lets the other holders of r's keys look again for their pod: what kept
+// them apart may have been r.
+func (c *Cache) rejoin(r *record) {
+	c.eachReusable(r, func(l *lease) {
+		for ; l != nil; l = l.next {
+			if l.live() {
+				c.joinByName(l.holder.pod.Load(), l.holder)
+			}
+		}
+	})
+}
+
+// release ends what the pod's records without a sandbox of their own claim of
+// the addresses that a dead sandbox held: they were that sandbox's.
+func (c *Cache) release(dead *record, at int64) {
+	for _, m := range slices.Clone(dead.pod.Load().members) {
+		if m.sandbox != "" {
+			continue
+		}
+		left := without(m.addrs, dead.addrs)
+		if len(left) == len(m.addrs) {
+			continue
+		}
+		n := m.copy()
+		n.addrs, n.released = left, append(slices.Clone(m.released), without(m.addrs, left)...)
+		c.intern.again(n.identity)
+		c.rekey(m, n, at)
+	}
+}
+
+// without returns addrs less those in gone.
+func without(addrs, gone []netip.Addr) []netip.Addr {
+	if len(gone) == 0 {
+		return addrs
+	}
+	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return slices.Contains(gone, a) })
+}
