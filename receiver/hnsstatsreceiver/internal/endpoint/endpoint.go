@@ -30,8 +30,10 @@ type Endpoint struct {
 	HNSEndpoint string
 	// Container is the id of the sandbox that shares the endpoint, "" if unknown.
 	Container string
-	// Created is when the endpoint came to be, as far as the source knows: the
-	// kernel's or HNS's word, else the first time it was seen.
+	// Created is a moment at which the endpoint's counters were known to be
+	// zero: when the kernel or HNS says that it came to be, or a look at the
+	// platform that did not have it yet. It is zero where the endpoint was there
+	// before the source looked: what it counted until then has no start.
 	Created time.Time
 }
 
@@ -115,7 +117,10 @@ type Source interface {
 type Error struct {
 	// Endpoint names the endpoint as an operator knows it (interface or GUID).
 	Endpoint string
-	Err      error
+	// ID is the endpoint's ID, by which it is known to be still there though it
+	// could not be read.
+	ID  string
+	Err error
 }
 
 func (e *Error) Error() string { return "endpoint " + e.Endpoint + ": " + e.Err.Error() }

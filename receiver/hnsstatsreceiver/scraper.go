@@ -1,0 +1,159 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hnsstatsreceiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/scraper/scrapererror"
+
+	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
+	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/metadata"
+)
+
+// endpointScraper turns what a Source visits into metrics, one resource an
+// endpoint.
+type endpointScraper struct {
+	source  endpoint.Source
+	builder *metadata.MetricsBuilder
+	now     func() time.Time
+	outages *outages
+	host    component.Host
+	failed  bool // the last scrape, as a whole
+
+	series map[string]*series // by endpoint ID
+	number uint64             // of the current scrape
+}
+
+func newScraper(cfg metadata.MetricsBuilderConfig, source endpoint.Source, outages *outages, set receiver.Settings) *endpointScraper {
+	return &endpointScraper{
+		source:  source,
+		builder: metadata.NewMetricsBuilder(cfg, set),
+		now:     time.Now,
+		outages: outages,
+		series:  map[string]*series{},
+	}
+}
+
+func (s *endpointScraper) start(ctx context.Context, host component.Host) error {
+	s.host = host
+	if err := s.source.Start(ctx); err != nil {
+		return fmt.Errorf("read pod endpoints: %w", err)
+	}
+	return nil
+}
+
+func (s *endpointScraper) shutdown(context.Context) error { return s.source.Close() }
+
+// scrape reads all endpoints. The failure of single ones is a partial scrape
+// error; any other is the scrape's.
+func (s *endpointScraper) scrape(ctx context.Context) (pmetric.Metrics, error) {
+	s.number++
+	err := s.source.Read(ctx, s.visit)
+	metrics := s.builder.Emit()
+
+	failures, whole := endpointErrors(err)
+	s.report(whole)
+	if whole != nil {
+		return pmetric.NewMetrics(), fmt.Errorf("read pod endpoints: %w", whole)
+	}
+	s.forget(failures)
+	if len(failures) > 0 {
+		return metrics, scrapererror.NewPartialScrapeError(err, len(failures))
+	}
+	s.outages.ended()
+	return metrics, nil
+}
+
+// visit records the points of one endpoint. They are stamped one by one: each
+// must be younger than the moment at which the source knew the endpoint to be
+// there, or its address could be looked up as its former holder's.
+func (s *endpointScraper) visit(e *endpoint.Endpoint, c *endpoint.Counters) {
+	now := pcommon.NewTimestampFromTime(s.now())
+	sr := s.series[e.ID]
+	if sr == nil {
+		sr = newSeries(e, now)
+		s.series[e.ID] = sr
+		s.describe(sr, e)
+	} else if !sr.isOf(e) {
+		sr.rename(e, now)
+		s.describe(sr, e)
+	}
+	sr.advance(c, now)
+	sr.seen = s.number
+	s.record(e, c, now)
+	s.builder.EmitForResource(sr.options[:]...)
+}
+
+// describe builds the resource of a series, which is copied at every scrape.
+func (s *endpointScraper) describe(sr *series, e *endpoint.Endpoint) {
+	rb := s.builder.NewResourceBuilder()
+	if len(e.Addresses) > 0 {
+		rb.SetK8sPodIP(e.Addresses[0].String())
+	}
+	if e.NetNS != 0 {
+		rb.SetLinuxNetnsInode(int64(e.NetNS))
+	}
+	if e.HNSEndpoint != "" {
+		rb.SetHnsEndpointID(e.HNSEndpoint)
+	}
+	if e.Container != "" {
+		rb.SetContainerID(e.Container)
+	}
+	sr.options[resourceOption] = metadata.WithResource(rb.Emit())
+}
+
+// forget frees the series of endpoints that are gone: those that were neither
+// visited nor failed.
+func (s *endpointScraper) forget(failures []*endpoint.Error) {
+	for _, f := range failures {
+		if sr := s.series[f.ID]; sr != nil {
+			sr.seen = s.number
+		}
+	}
+	for id, sr := range s.series {
+		if sr.seen != s.number {
+			delete(s.series, id)
+		}
+	}
+}
+
+// report tells the collector's status of a source that fails and recovers.
+func (s *endpointScraper) report(err error) {
+	switch {
+	case err != nil && !s.failed:
+		componentstatus.ReportStatus(s.host, componentstatus.NewRecoverableErrorEvent(err))
+	case err == nil && s.failed:
+		componentstatus.ReportStatus(s.host, componentstatus.NewEvent(componentstatus.StatusOK))
+	}
+	s.failed = err != nil
+}
+
+// endpointErrors takes apart what a Source's Read returned: the failures of
+// single endpoints, or one of the whole Read.
+func endpointErrors(err error) (failures []*endpoint.Error, whole error) {
+	if err == nil {
+		return nil, nil
+	}
+	errs := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		errs = joined.Unwrap()
+	}
+	for _, err := range errs {
+		var failure *endpoint.Error
+		if !errors.As(err, &failure) {
+			return nil, err
+		}
+		failures = append(failures, failure)
+	}
+	return failures, nil
+}
