@@ -1,0 +1,109 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podenrichprocessor
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+
+	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
+)
+
+// fakeIdentities is a FAKE of the podidentity extension, for what the processor
+// does with each answer: leases in a list, no sources, no grace period. The
+// tests of real_test.go ask the real one.
+type fakeIdentities struct {
+	component.StartFunc
+	component.ShutdownFunc
+	leases []fakeLease
+	ready  chan struct{}
+}
+
+// fakeLease is a pod's keys from Record.Begin to end; no end is the zero time.
+type fakeLease struct {
+	podidentity.Record
+	end time.Time
+}
+
+func newFake(leases ...fakeLease) *fakeIdentities {
+	f := &fakeIdentities{leases: leases, ready: make(chan struct{})}
+	close(f.ready)
+	return f
+}
+
+func (f *fakeIdentities) Ready() <-chan struct{} { return f.ready }
+
+func (f *fakeIdentities) Resolve(q podidentity.Query) (*podidentity.Identity, podidentity.Outcome) {
+	if q.At.IsZero() {
+		q.At = time.Now()
+	}
+	q.Address, _ = podidentity.NormalizeAddr(q.Address)
+	for _, holds := range []func(podidentity.Record) bool{
+		func(r podidentity.Record) bool { return q.UID != "" && r.Identity.UID == q.UID },
+		func(r podidentity.Record) bool { return q.Sandbox != "" && r.Sandbox == q.Sandbox },
+		func(r podidentity.Record) bool {
+			return slices.ContainsFunc(r.HNSEndpoints, func(id string) bool { return strings.EqualFold(id, q.HNSEndpoint) })
+		},
+		func(r podidentity.Record) bool { return q.NetNS != 0 && r.NetNS == q.NetNS && !r.HostNetwork },
+		func(r podidentity.Record) bool {
+			return !r.HostNetwork && slices.ContainsFunc(r.Addresses, func(a netip.Addr) bool { return a == q.Address })
+		},
+	} {
+		if id, o := f.holder(q, holds); o != podidentity.Unknown {
+			return id, o
+		}
+	}
+	return nil, podidentity.Unknown
+}
+
+// holder returns the pod that had the key at the query's time.
+func (f *fakeIdentities) holder(q podidentity.Query, holds func(podidentity.Record) bool) (*podidentity.Identity, podidentity.Outcome) {
+	var holder *podidentity.Record
+	o := podidentity.Unknown
+	for i := range f.leases {
+		l := &f.leases[i]
+		switch {
+		case !holds(l.Record) || q.At.Before(l.Begin):
+		case !l.end.IsZero() && !q.At.Before(l.end):
+			if o == podidentity.Unknown {
+				o = podidentity.Ended
+			}
+		case o == podidentity.Found:
+			return nil, podidentity.Ambiguous
+		default:
+			holder, o = &l.Record, podidentity.Found
+		}
+	}
+	if o != podidentity.Found {
+		return nil, o
+	}
+	if q.UID != "" && holder.Identity.UID != "" && q.UID != holder.Identity.UID ||
+		q.Sandbox != "" && holder.Sandbox != "" && q.Sandbox != holder.Sandbox ||
+		q.NetNS != 0 && holder.NetNS != 0 && q.NetNS != holder.NetNS {
+		return nil, podidentity.Mismatch
+	}
+	return &holder.Identity, podidentity.Found
+}
+
+// notResolver is an extension of another kind.
+type notResolver struct {
+	component.StartFunc
+	component.ShutdownFunc
+}
+
+// host is a component.Host with the given extensions.
+type host map[component.ID]component.Component
+
+func (h host) GetExtensions() map[component.ID]component.Component { return h }
+
+var identityID = component.MustNewID("podidentity")
+
+// newLifecycleHost is the host of the generated component tests.
+func newLifecycleHost() component.Host {
+	return host{identityID: newFake()}
+}
