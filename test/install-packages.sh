@@ -1,10 +1,12 @@
 #!/bin/bash
-# Installs the Debian packages that the tests need, and nothing when all are
-# there. No service is left running or enabled that was not before: the tests
+# Installs the Debian packages that the tests need, or those given, and nothing
+# when all are there.   usage: install-packages.sh [package...]
+# No service is left running or enabled that was not before: the tests
 # start their own containerd and Prometheus in namespaces of their own.
 set -euo pipefail
 
-packages=(containerd runc containernetworking-plugins busybox-static iproute2 prometheus)
+packages=("$@")
+[ $# -gt 0 ] || packages=(containerd runc containernetworking-plugins busybox-static iproute2 prometheus)
 
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
