@@ -35,11 +35,6 @@ func TestBadConfig(t *testing.T) {
 			key:       "sources", value: "docker", allowed: []string{"cri", "statefile"},
 		},
 		{
-			name:      "no sources",
-			extension: "podidentity: {sources: {}}",
-			key:       "sources", value: "", allowed: []string{"cri", "statefile"},
-		},
-		{
 			name:      "unknown state file format",
 			extension: "podidentity: {sources: {statefile: {path: /run/x.json, format: azure}}}",
 			key:       "format", value: "azure", allowed: []string{"azure-vnet", "cni-results", "list"},
