@@ -23,6 +23,7 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -34,6 +35,9 @@ import (
 type podSource struct {
 	cfg    *Config
 	logger *zap.Logger
+	// backoff is how long to wait between attempts; nil is client-go's way,
+	// 0.8 s at first and up to a minute.
+	backoff *wait.Backoff
 
 	cancel  context.CancelFunc
 	stopped chan struct{}
@@ -83,9 +87,10 @@ func (s *podSource) run(pods podsAPI, sink source.Sink) {
 	labels, annotations := sink.Wanted()
 	store := newPodStore(h, wanted{labels, annotations}, time.Now)
 	reflector := cache.NewReflectorWithOptions(w.listWatch(), &corev1.Pod{}, store, cache.ReflectorOptions{
-		Logger: &silent,
-		Name:   "podidentity",
-		Clock:  interruptibleClock{done: ctx.Done()},
+		Logger:  &silent,
+		Name:    "podidentity",
+		Clock:   interruptibleClock{done: ctx.Done()},
+		Backoff: s.backoff,
 	})
 	s.cancel = cancel
 	s.stopped = make(chan struct{})
