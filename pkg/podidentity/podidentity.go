@@ -61,6 +61,11 @@ type Resolver interface {
 	// Ready is closed once every source has synced, or startup_timeout has
 	// passed without.
 	Ready() <-chan struct{}
+	// Want adds pod labels and annotations, by their exact keys, to those that
+	// identities carry: a source that costs more the more it keeps leaves out
+	// all others. A component calls it in its Start; what is wanted only after
+	// every component has started may stay absent.
+	Want(labels, annotations []string)
 }
 
 // Publisher takes identities from components that know them at first hand.

@@ -46,4 +46,9 @@ type Sink interface {
 	// listing might help. Sources that poll re-list on it, at a bounded rate;
 	// others may ignore it.
 	Refresh() <-chan struct{}
+	// Wanted returns the keys of the pod labels and annotations that somebody
+	// asks for (podidentity.Resolver.Want). It is complete once every component
+	// of the collector has started, so a source that keeps nothing else is
+	// started only then. The slices must not be changed.
+	Wanted() (labels, annotations []string)
 }

@@ -1,0 +1,78 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package k8s
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// restConfig returns how to reach and authenticate to the API server. Its
+// errors are about the machine's set-up: no retry mends them.
+func restConfig(cfg *Config) (*rest.Config, error) {
+	var rc *rest.Config
+	var err error
+	switch cfg.AuthType {
+	case AuthKubeConfig:
+		rc, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+			clientcmd.NewDefaultClientConfigLoadingRules(),
+			&clientcmd.ConfigOverrides{CurrentContext: cfg.Context},
+		).ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("auth_type %s: read the kubeconfig ($KUBECONFIG, else ~/.kube/config): %w", cfg.AuthType, err)
+		}
+	case AuthServiceAccount:
+		rc, err = rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("auth_type %s: read the service account of the collector's pod "+
+				"(outside of a pod use auth_type %s): %w", cfg.AuthType, AuthKubeConfig, err)
+		}
+	case AuthNone:
+		host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
+		if host == "" || port == "" {
+			return nil, fmt.Errorf("auth_type %s: find the API server: %w", cfg.AuthType,
+				errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be set"))
+		}
+		rc = &rest.Config{
+			Host:            "https://" + net.JoinHostPort(host, port),
+			TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+		}
+	default:
+		return nil, fmt.Errorf("auth_type %q is unknown", cfg.AuthType)
+	}
+	if cfg.AuthType != AuthKubeConfig {
+		// The API server's service address is inside the cluster, where the
+		// proxy that the environment may name for the outside can't reach.
+		rc.Proxy = http.ProxyURL(nil)
+	}
+	// Protobuf costs a fraction of JSON to decode.
+	rc.ContentType = runtime.ContentTypeProtobuf
+	rc.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	rc.UserAgent = "otelcol-retina/podidentity"
+	return rc, nil
+}
+
+// newPodsClient returns a client for pods and the HTTP client below it, whose
+// idle connections are the caller's to close.
+func newPodsClient(rc *rest.Config) (corev1client.PodInterface, *http.Client, error) {
+	rc.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	hc, err := rest.HTTPClientFor(rc)
+	if err != nil {
+		return nil, nil, fmt.Errorf("set up the connection to %s: %w", rc.Host, err)
+	}
+	core, err := corev1client.NewForConfigAndClient(rc, hc)
+	if err != nil {
+		return nil, nil, fmt.Errorf("set up the client of %s: %w", rc.Host, err)
+	}
+	return core.Pods(""), hc, nil
+}

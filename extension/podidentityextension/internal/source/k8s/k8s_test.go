@@ -1,0 +1,268 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package k8s
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// startSource starts a source of cluster scope on a fake API server, with short
+// backoffs.
+func startSource(t *testing.T, api podsAPI, sink *recordingSink) *podSource {
+	t.Helper()
+	return startSourceWith(t, api, sink, &wait.Backoff{Duration: 5 * time.Millisecond, Steps: 1})
+}
+
+func startSourceWith(t *testing.T, api podsAPI, sink *recordingSink, backoff *wait.Backoff) *podSource {
+	t.Helper()
+	cfg := NewDefaultConfig()
+	cfg.Scope = ScopeCluster
+	s, err := New(cfg, componenttest.NewNopTelemetrySettings())
+	require.NoError(t, err)
+	ps := s.(*podSource)
+	ps.backoff = backoff
+	ps.run(api, sink)
+	t.Cleanup(func() {
+		require.NoError(t, ps.Shutdown(context.Background()))
+		require.NoError(t, ps.Shutdown(context.Background()), "twice")
+	})
+	return ps
+}
+
+// servers are the ways in which API servers answer the first list.
+var servers = map[string]func(*fakeAPI){
+	"streamed list": func(*fakeAPI) {},
+	"plain list":    func(f *fakeAPI) { f.noStreaming = true },
+}
+
+func onEveryServer(t *testing.T, test func(*testing.T, *fakeAPI)) {
+	for name, set := range servers {
+		t.Run(name, func(t *testing.T) {
+			api := newFakeAPI()
+			set(api)
+			test(t, api)
+		})
+	}
+}
+
+func TestFollowsTheAPIServer(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, api *fakeAPI) {
+		api.put(running("a", "uid-a", "10.9.0.1"))
+		api.put(with(running("done", "uid-done", "10.9.0.1"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }))
+		sink := newRecordingSink()
+		startSource(t, api, sink)
+		sink.await(t, "the first list", func() bool { return sink.lists == 1 && len(sink.live) == 1 })
+
+		api.put(running("b", "uid-b", "10.9.0.2"))
+		sink.await(t, "a new pod", func() bool { return len(sink.live) == 2 })
+		api.put(running("b", "uid-b", "10.9.0.3"))
+		sink.await(t, "its new address", func() bool { return sink.live["uid-b"].Addresses[0] == addrs("10.9.0.3")[0] })
+		api.delete("a")
+		sink.await(t, "a deletion", func() bool { return len(sink.live) == 1 })
+		api.delete("b")
+		api.put(running("b", "uid-b2", "10.9.0.3"))
+		sink.await(t, "the name's next pod", func() bool { return len(sink.live) == 1 && sink.live["uid-b2"].Owner != "" })
+		synced := 0
+		sink.await(t, "nothing wrong", func() bool { synced = sink.synced; return len(sink.failed) == 0 })
+		api.bookmark()
+		sink.await(t, "a bookmark", func() bool { return sink.synced > synced })
+	})
+}
+
+func TestKeepsOnlyWantedLabelsAndAnnotations(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, api *fakeAPI) {
+		labelled := func(name string) {
+			api.put(with(running(name, "uid-"+name, "10.9.0.1"), func(p *corev1.Pod) {
+				p.Labels = map[string]string{"app": name, "tier": "x"}
+				p.Annotations = map[string]string{"team": name, "other": "x"}
+			}))
+		}
+		labelled("a")
+		sink := newRecordingSink()
+		sink.labels, sink.annotations = []string{"app"}, []string{"team"}
+		startSource(t, api, sink)
+		sink.await(t, "the first list", func() bool { return sink.lists == 1 })
+		labelled("b")
+		sink.await(t, "a new pod", func() bool { return len(sink.live) == 2 })
+		for _, name := range []string{"a", "b"} {
+			sink.await(t, "what was asked for, and no more", func() bool {
+				id := sink.live["uid-"+name].Identity
+				return assert.ObjectsAreEqual(map[string]string{"app": name}, id.Labels) &&
+					assert.ObjectsAreEqual(map[string]string{"team": name}, id.Annotations)
+			})
+		}
+	})
+}
+
+func TestWatchThatIsCutGoesOnWhereItWas(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, api *fakeAPI) {
+		api.put(running("a", "uid-a", "10.9.0.1"))
+		sink := newRecordingSink()
+		startSource(t, api, sink)
+		sink.await(t, "the first list", func() bool { return sink.lists == 1 })
+		for i := range 5 {
+			name := fmt.Sprint("b", i)
+			api.put(running(name, name, "10.9.0.2"))
+			sink.await(t, "a pod of a live watch", func() bool { return sink.live[name].Owner != "" })
+			api.cutWatches(false)
+		}
+		api.delete("a")
+		sink.await(t, "what came after the cuts", func() bool { return len(sink.live) == 5 })
+		sink.await(t, "no second list, nothing failed", func() bool { return sink.lists == 1 && len(sink.failed) == 0 })
+	})
+}
+
+func TestExpiredResourceVersionMeansANewList(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, api *fakeAPI) {
+		api.put(running("a", "uid-a", "10.9.0.1"))
+		api.put(running("b", "uid-b", "10.9.0.2"))
+		api.put(running("c", "uid-c", "10.9.0.3"))
+		sink := newRecordingSink()
+		startSource(t, api, sink)
+		sink.await(t, "the first list", func() bool { return sink.lists == 1 && len(sink.live) == 3 })
+		api.set(func() {
+			// While nobody watches, a is deleted and b is replaced by its like.
+			delete(api.pods, "a")
+			api.pods["b"] = running("b", "uid-b2", "10.9.0.1")
+			api.cut++
+			api.rv++
+			api.oldest = api.rv
+		})
+		sink.await(t, "the truth", func() bool {
+			return assert.ObjectsAreEqual([]string{"uid-b2", "uid-c"}, sink.owners())
+		})
+		sink.await(t, "one more list, nothing failed", func() bool { return sink.lists == 2 && len(sink.failed) == 0 })
+	})
+}
+
+func TestRefusalNamesTheVerbOnceAndIsForgottenWhenGranted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		refuse []string
+		want   string
+	}{
+		"list and watch": {[]string{"list", "watch"}, `not allowed to list and watch pods: grant the verbs "list", "watch" on the resource "pods"`},
+		"watch":          {[]string{"watch"}, `not allowed to watch pods: grant the verbs "watch" on the resource "pods"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEveryServer(t, func(t *testing.T, api *fakeAPI) {
+				for _, verb := range tt.refuse {
+					api.refuse[verb] = true
+				}
+				api.put(running("a", "uid-a", "10.9.0.1"))
+				sink := newRecordingSink()
+				startSource(t, api, sink)
+				sink.await(t, "the refusal", func() bool { return len(sink.failed) > 0 })
+				assert.ErrorContains(t, sink.failed[0], tt.want)
+				assert.ErrorContains(t, sink.failed[0], `User "collector" cannot watch`)
+				assert.True(t, apierrors.IsForbidden(errors.Unwrap(sink.failed[0])))
+				awaitCalls(t, api, func() bool { return api.watches >= 3 })
+				sink.await(t, "one report, no pods", func() bool { return len(sink.failed) == 1 && sink.lists == 0 })
+
+				api.set(func() { clear(api.refuse) })
+				sink.await(t, "the pods", func() bool { return sink.lists == 1 && len(sink.live) == 1 })
+				api.set(func() { api.refuse["watch"], api.refuse["list"] = true, true; api.cut++ })
+				sink.await(t, "the next refusal", func() bool { return len(sink.failed) == 2 && len(sink.live) == 1 })
+			})
+		})
+	}
+	t.Run("list, of a server that needs it", func(t *testing.T) {
+		api := newFakeAPI()
+		api.noStreaming = true
+		api.refuse["list"] = true
+		sink := newRecordingSink()
+		startSource(t, api, sink)
+		awaitCalls(t, api, func() bool { return api.lists >= 2 })
+		sink.await(t, "one report", func() bool { return len(sink.failed) == 1 })
+		assert.ErrorContains(t, sink.failed[0], `not allowed to list pods: grant the verbs "list" on the resource "pods"`)
+	})
+}
+
+// awaitCalls waits until the source has called the fake often enough.
+func awaitCalls(t *testing.T, api *fakeAPI, cond func() bool) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		api.mu.Lock()
+		defer api.mu.Unlock()
+		return cond()
+	}, time.Minute, time.Millisecond)
+}
+
+func TestUnreachableServerIsReportedOnceAndOnReturn(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	for name, tt := range map[string]struct {
+		err  error
+		want string
+	}{
+		"connection refused": {refused, "watch pods: dial tcp: connect: connection refused"},
+		"unauthorized":       {apierrors.NewUnauthorized("Unauthorized"), "does not accept the collector's credentials"},
+		"overload":           {apierrors.NewTooManyRequests("later", 1), "watch pods: later"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newFakeAPI()
+			api.put(running("a", "uid-a", "10.9.0.1"))
+			sink := newRecordingSink()
+			startSource(t, api, sink)
+			sink.await(t, "the first list", func() bool { return sink.lists == 1 })
+
+			api.set(func() { api.err = tt.err; api.cut++ })
+			sink.await(t, "the report", func() bool { return len(sink.failed) == 1 })
+			assert.ErrorContains(t, sink.failed[0], tt.want)
+			api.put(running("b", "uid-b", "10.9.0.2"))
+			synced := 0
+			sink.await(t, "what was known stays", func() bool { synced = sink.synced; return len(sink.live) == 1 })
+			api.set(func() { api.err = nil })
+			sink.await(t, "the truth", func() bool { return len(sink.live) == 2 && sink.synced > synced && len(sink.failed) == 1 })
+		})
+	}
+}
+
+func TestShutdownDoesNotWaitForABackoff(t *testing.T) {
+	api := newFakeAPI()
+	api.err = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	sink := newRecordingSink()
+	s := startSourceWith(t, api, sink, nil)
+	awaitCalls(t, api, func() bool { return api.watches >= 2 })
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	require.NoError(t, s.Shutdown(ctx), "the second backoff alone takes 1.6 s")
+	assert.Len(t, sink.failed, 1, "a shutdown is no failure")
+}
+
+func TestShutdownWithoutStart(t *testing.T) {
+	s, err := New(NewDefaultConfig(), componenttest.NewNopTelemetrySettings())
+	require.NoError(t, err)
+	require.NoError(t, s.Shutdown(context.Background()))
+}
+
+func TestStartFailsWhereNoRetryHelps(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	s, err := New(NewDefaultConfig(), componenttest.NewNopTelemetrySettings())
+	require.NoError(t, err)
+	require.ErrorContains(t, s.Start(context.Background(), newRecordingSink()), "service account")
+	require.NoError(t, s.Shutdown(context.Background()))
+}
+
+func TestSelector(t *testing.T) {
+	assert.Equal(t, "spec.nodeName=node-1", selector(&Config{Scope: ScopeNode, Node: "node-1"}))
+	assert.Empty(t, selector(&Config{Scope: ScopeCluster}))
+}
