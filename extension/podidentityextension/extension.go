@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/extension"
+	"go.opentelemetry.io/collector/extension/extensioncapabilities"
 	"go.uber.org/zap"
 
 	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/cache"
@@ -31,9 +32,10 @@ const (
 )
 
 var (
-	_ extension.Extension   = (*identityExtension)(nil)
-	_ podidentity.Resolver  = (*identityExtension)(nil)
-	_ podidentity.Publisher = (*identityExtension)(nil)
+	_ extension.Extension                   = (*identityExtension)(nil)
+	_ extensioncapabilities.PipelineWatcher = (*identityExtension)(nil)
+	_ podidentity.Resolver                  = (*identityExtension)(nil)
+	_ podidentity.Publisher                 = (*identityExtension)(nil)
 )
 
 type identityExtension struct {
@@ -48,6 +50,8 @@ type identityExtension struct {
 
 	ready     chan struct{}
 	readyOnce sync.Once
+
+	wants wants
 
 	statusMu sync.Mutex // keeps status reports in the order of the changes
 	host     component.Host
@@ -84,7 +88,9 @@ func newExtension(cfg *Config, set component.TelemetrySettings) (*identityExtens
 		if err != nil {
 			return nil, fmt.Errorf("source %q: %w", name, err)
 		}
-		e.sources = append(e.sources, newFeed(e, name, rank, src, sourceSet.Logger))
+		f := newFeed(e, name, rank, src, sourceSet.Logger)
+		f.trims = sourceTypes[id.Type().String()].trims
+		e.sources = append(e.sources, f)
 	}
 	return e, nil
 }
@@ -103,7 +109,23 @@ func (e *identityExtension) Start(ctx context.Context, host component.Host) erro
 	run, cancel := context.WithCancel(context.Background())
 	e.cancel, e.done = cancel, make(chan struct{})
 	go e.run(run)
+	return e.startSources(ctx, func(f *feed) bool { return !f.trims })
+}
+
+// Ready starts the sources that keep only what somebody asked for: every
+// component has started by now and said what it wants.
+func (e *identityExtension) Ready() error {
+	return e.startSources(context.Background(), func(f *feed) bool { return f.trims })
+}
+
+// NotReady is called when the pipelines stop; what is known stays.
+func (e *identityExtension) NotReady() error { return nil }
+
+func (e *identityExtension) startSources(ctx context.Context, which func(*feed) bool) error {
 	for _, f := range e.sources {
+		if !which(f) {
+			continue
+		}
 		if err := f.source.Start(ctx, f); err != nil {
 			return fmt.Errorf("source %q: %w", f.name, err)
 		}
@@ -135,8 +157,11 @@ func (e *identityExtension) Resolve(q podidentity.Query) (*podidentity.Identity,
 	return e.cache.Resolve(q)
 }
 
-// Ready implements podidentity.Resolver.
-func (e *identityExtension) Ready() <-chan struct{} { return e.ready }
+// Synced implements podidentity.Resolver.
+func (e *identityExtension) Synced() <-chan struct{} { return e.ready }
+
+// Want implements podidentity.Resolver.
+func (e *identityExtension) Want(labels, annotations []string) { e.wants.add(labels, annotations) }
 
 // Publish implements podidentity.Publisher.
 func (e *identityExtension) Publish(r podidentity.Record) error {

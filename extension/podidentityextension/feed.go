@@ -21,6 +21,7 @@ type feed struct {
 	rank   int
 	source source.Source
 	logger *zap.Logger
+	trims  bool // keeps only what is wanted, see wants
 
 	refresh  chan struct{}
 	failures atomic.Int64
@@ -79,6 +80,9 @@ func (f *feed) Failed(err error) {
 
 // Refresh implements source.Sink.
 func (f *feed) Refresh() <-chan struct{} { return f.refresh }
+
+// Wanted implements source.Sink.
+func (f *feed) Wanted() (labels, annotations []string) { return f.ext.wants.all() }
 
 // setDown notes err and says whether the source went down or came back by it.
 func (f *feed) setDown(err error) (changed bool) {

@@ -12,11 +12,13 @@ import (
 
 	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source"
 	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source/cri"
+	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source/k8s"
 )
 
 // sourceTypes are the types that the sources setting takes: one line each.
 var sourceTypes = map[string]sourceType{
 	"cri": sourceTypeOf(cri.NewDefaultConfig, cri.New),
+	"k8s": sourceTypeOf(k8s.NewDefaultConfig, k8s.New).thatTrims(),
 }
 
 // push is the source that Publish feeds. It needs no configuration.
@@ -29,6 +31,12 @@ var defaultOrder = []string{push, "cri", "k8s", "statefile"}
 type sourceType struct {
 	newConfig func() component.Config
 	newSource func(component.Config, component.TelemetrySettings) (source.Source, error)
+	trims     bool // keeps only wanted labels and annotations, so it starts when all are known
+}
+
+func (t sourceType) thatTrims() sourceType {
+	t.trims = true
+	return t
 }
 
 func sourceTypeOf[C any](

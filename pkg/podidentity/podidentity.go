@@ -58,9 +58,9 @@ type Resolver interface {
 	// lease has ended or that is ambiguous ends the look-up: a weaker key is
 	// asked only when no stronger one is known at all.
 	Resolve(q Query) (*Identity, Outcome)
-	// Ready is closed once every source has synced, or startup_timeout has
+	// Synced is closed once every source has synced, or startup_timeout has
 	// passed without.
-	Ready() <-chan struct{}
+	Synced() <-chan struct{}
 	// Want adds pod labels and annotations, by their exact keys, to those that
 	// identities carry: a source that costs more the more it keeps leaves out
 	// all others. A component calls it in its Start; what is wanted only after

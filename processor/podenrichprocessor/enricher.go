@@ -76,6 +76,7 @@ func (e *enricher) start(_ context.Context, host component.Host) error {
 	if !ok {
 		return fmt.Errorf("identity: extension %q is not a podidentity extension; allowed here: %s", e.cfg.Identity, resolvers(extensions))
 	}
+	e.resolver.Want(e.cfg.Labels, e.cfg.Annotations)
 	return nil
 }
 
@@ -107,7 +108,7 @@ var errStopping = errors.New("podenrich is shutting down while it holds data (on
 // sender has to try again.
 func (e *enricher) admit(ctx context.Context, items func() int) error {
 	select {
-	case <-e.resolver.Ready():
+	case <-e.resolver.Synced():
 		return nil
 	default:
 	}
@@ -123,7 +124,7 @@ func (e *enricher) admit(ctx context.Context, items func() int) error {
 		// The wait is bounded by the extension's startup_timeout, and what is
 		// held by the senders, each of which waits with one batch.
 		select {
-		case <-e.resolver.Ready():
+		case <-e.resolver.Synced():
 		case <-e.stopping:
 			return errStopping
 		case <-ctx.Done():

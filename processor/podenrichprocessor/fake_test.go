@@ -36,7 +36,10 @@ func newFake(leases ...fakeLease) *fakeIdentities {
 	return f
 }
 
-func (f *fakeIdentities) Ready() <-chan struct{} { return f.ready }
+func (f *fakeIdentities) Synced() <-chan struct{} { return f.ready }
+
+// Want implements podidentity.Resolver; the fake has every label.
+func (f *fakeIdentities) Want(_, _ []string) {}
 
 func (f *fakeIdentities) Resolve(q podidentity.Query) (*podidentity.Identity, podidentity.Outcome) {
 	if q.At.IsZero() {
