@@ -151,13 +151,15 @@ func (inv *inventory) place() error {
 // refreshSpace asks a namespace for its links and addresses, and tells its
 // ports.
 func (inv *inventory) refreshSpace(n *namespace) {
-	n.err = nil
+	n.err, n.dying = nil, false
 	if inv.isOurs(n) {
 		return
 	}
-	links, addrs, err := inv.look(n)
+	links, addrs, err := look(inv.conn, n.id)
 	if err != nil {
-		n.err = err
+		if n.dying = errors.Is(err, unix.EINVAL); !n.dying {
+			n.err = fmt.Errorf("look into network namespace %s: %w", n, explain(err))
+		}
 		for _, p := range n.ports {
 			p.endpoint = nil
 		}
@@ -197,14 +199,16 @@ func (inv *inventory) refreshSpace(n *namespace) {
 // itself.
 func (inv *inventory) isOurs(n *namespace) bool { return n.id == inv.self || n.id == inv.first }
 
-func (inv *inventory) look(n *namespace) ([]link, []address, error) {
-	links, err := inv.conn.links(n.id)
+// look lists the links and addresses of another namespace; unix.EINVAL means
+// that it is gone.
+func look(c *conn, nsid int32) ([]link, []address, error) {
+	links, err := c.links(nsid)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list the links of network namespace %s: %w", n, explain(err))
+		return nil, nil, fmt.Errorf("list its links: %w", err)
 	}
-	addrs, err := inv.conn.addresses(n.id)
+	addrs, err := c.addresses(nsid)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list the addresses of network namespace %s: %w", n, explain(err))
+		return nil, nil, fmt.Errorf("list its addresses: %w", err)
 	}
 	return links, addrs, nil
 }

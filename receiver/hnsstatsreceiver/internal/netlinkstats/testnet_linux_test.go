@@ -149,9 +149,12 @@ func (p *testPod) send(to string, count, size int) {
 			return err
 		}
 		defer c.Close()
-		for range count {
-			// A closed port answers by ICMP, which the next Write reports.
-			if _, err := c.Write(make([]byte, size)); err != nil && !errors.Is(err, unix.ECONNREFUSED) {
+		for sent := 0; sent < count; {
+			_, err := c.Write(make([]byte, size))
+			switch {
+			case err == nil:
+				sent++
+			case !errors.Is(err, unix.ECONNREFUSED): // the answer to an earlier one, in place of a send
 				return err
 			}
 		}
@@ -250,6 +253,18 @@ func requireCounts(tb testing.TB, want counters, got sighting) {
 	require.Equal(tb, want.rxPackets, got.Packets[receive], "packets received")
 	require.Equal(tb, want.txPackets, got.Packets[transmit], "packets transmitted")
 	require.Equal(tb, [2]uint64{want.rxErrors, want.txErrors}, got.errors, "errors")
+}
+
+// readStill is read at a moment when the pod's interface counts nothing: the
+// kernel talks of its own accord, as for neighbour discovery.
+func (n *testNode) readStill(s *Source, p *testPod, inPod string) (got map[string]sighting, want counters) {
+	n.Helper()
+	eventually(n, "the interface is still", func() bool {
+		want = p.counts(inPod)
+		got = n.read(s)
+		return p.counts(inPod) == want
+	})
+	return got, want
 }
 
 // eventually waits for what the kernel does by and by: neighbour discovery,
