@@ -180,8 +180,9 @@ func (inv *inventory) refreshSpace(n *namespace) {
 		case l == nil && p.inside, l != nil && p.inside && !inv.isEndpoint(l):
 			inv.drop(p)
 		case l == nil:
+			// The other end may have gone to a third namespace.
 			p.endpoint = nil
-			n.err = fmt.Errorf("network namespace %s has no link %d, which %s leads to", n, index, p.link.name)
+			inv.staleHosts[p.link.index] = struct{}{}
 		default:
 			p.endpoint = &endpoint.Endpoint{
 				ID:        p.id,

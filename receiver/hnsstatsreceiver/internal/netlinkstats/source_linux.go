@@ -240,8 +240,10 @@ func (s *Source) problem(p *port) error {
 		return p.err
 	case p.space.err != nil:
 		return p.space.err
-	case p.endpoint == nil, stale:
+	case stale:
 		return errors.New("its network namespace changes faster than it can be read")
+	case p.endpoint == nil:
+		return fmt.Errorf("its other end, link %d of network namespace %s, is not there", p.index, p.space)
 	}
 	return nil
 }
@@ -333,6 +335,11 @@ func (inv *inventory) reconsider(all bool) {
 	for _, n := range inv.spaces {
 		if all || n.err != nil || n.dying {
 			inv.stale(n)
+		}
+	}
+	for _, p := range inv.hosts {
+		if p.endpoint == nil {
+			inv.stale(p.space)
 		}
 	}
 }
