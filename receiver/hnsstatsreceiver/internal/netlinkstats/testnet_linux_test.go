@@ -34,6 +34,10 @@ type testNode struct {
 
 var lastPod atomic.Int64
 
+// The process's first thread, by which the kernel takes the whole process to
+// be where it is, stays out of the tests.
+func init() { runtime.LockOSThread() }
+
 // newNode moves the test into a namespace of its own.
 func newNode(tb testing.TB) *testNode {
 	tb.Helper()
@@ -229,7 +233,12 @@ func (n *testNode) read(s *Source) map[string]sighting {
 
 func collect(s *Source) (seen []sighting, err error) {
 	err = s.Read(context.Background(), func(e *endpoint.Endpoint, c *endpoint.Counters) {
-		seen = append(seen, sighting{Endpoint: e, Counters: *c, errors: *c.Errors, tcp: c.TCP})
+		sight := sighting{Endpoint: e, Counters: *c, errors: *c.Errors} // the pointers are valid only now
+		if c.TCP != nil {
+			tcp := *c.TCP
+			sight.tcp = &tcp
+		}
+		seen = append(seen, sight)
 	})
 	return seen, err
 }
