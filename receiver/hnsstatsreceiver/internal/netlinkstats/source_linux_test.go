@@ -4,7 +4,6 @@
 package netlinkstats
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -15,8 +14,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"go.uber.org/zap/zaptest"
 
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
+	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint/endpointtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -277,13 +278,9 @@ func TestCreated(t *testing.T) {
 	require.WithinRange(t, got[fresh.key("eth0")].Created, before, time.Now())
 }
 
-func TestUse(t *testing.T) {
+func TestContract(t *testing.T) {
 	n := newNode(t)
-	s := New(Config{}, nil)
-	require.Error(t, s.Read(context.Background(), nil), "not started")
-	require.NoError(t, s.Close(), "without Start")
-	s = n.started()
-	require.NoError(t, s.Close())
-	require.NoError(t, s.Close())
-	require.Error(t, s.Read(context.Background(), nil), "closed")
+	n.pod().veth("va", "eth0", "10.1.0.2/24")
+	n.pod().veth("vb", "eth0", "10.1.0.3/24")
+	endpointtest.TestContract(t, New(Config{TCP: true}, zaptest.NewLogger(t)))
 }
