@@ -4,9 +4,6 @@
 package netlinkstats
 
 import (
-	"fmt"
-	"testing"
-
 	"golang.org/x/sys/unix"
 )
 
@@ -29,22 +26,3 @@ func flap(i int) error {
 	}
 	return c.do(r, func(message) error { return nil })
 }
-
-// manyPods makes pods that are connected to a bridge, with addresses from
-// 10.2.0.1 on. The bridge is 10.1.0.1.
-func manyPods(n *testNode, count int) []*testPod {
-	n.ip("link add br0 type bridge\naddr add 10.1.0.1/8 dev br0\nlink set br0 up")
-	pods := make([]*testPod, count)
-	lines := ""
-	for i := range pods {
-		pods[i] = n.pod()
-		lines += fmt.Sprintf("link add v%d type veth peer name eth0 netns %s\nlink set v%d up master br0\n", i, pods[i].name, i)
-	}
-	n.ip(lines)
-	for i, p := range pods {
-		p.inside(fmt.Sprintf("addr add 10.2.%d.%d/8 dev eth0\nlink set eth0 up", i/250, i%250+1))
-	}
-	return pods
-}
-
-var _ testing.TB = (*testNode)(nil)

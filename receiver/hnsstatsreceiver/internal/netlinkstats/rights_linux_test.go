@@ -16,6 +16,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
+
+	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/netlinkstats/netnstest"
 )
 
 // without runs f on a thread that lacks capabilities. Capabilities are each
@@ -53,10 +55,10 @@ func without(f func() error, capabilities ...int) error {
 func TestMissingCapability(t *testing.T) {
 	for _, assigned := range []bool{false, true} {
 		t.Run(fmt.Sprintf("namespace has an id %v", assigned), func(t *testing.T) {
-			n := newNode(t)
-			n.pod().veth("va", "eth0", "10.1.0.2/24")
+			n := netnstest.NewNode(t)
+			n.Pod().Veth("va", "eth0", "10.1.0.2/24")
 			if assigned {
-				n.started()
+				started(n)
 			}
 			before := openFiles(t)
 			err := without(func() error {
@@ -69,7 +71,7 @@ func TestMissingCapability(t *testing.T) {
 		})
 	}
 	t.Run("TCP", func(t *testing.T) {
-		newNode(t)
+		netnstest.NewNode(t)
 		err := without(func() error {
 			s := New(Config{TCP: true}, zap.NewNop())
 			return s.Start(context.Background())
@@ -81,28 +83,28 @@ func TestMissingCapability(t *testing.T) {
 
 // CAP_NET_ADMIN alone is enough for the right answer, at a price.
 func TestMissingBroadcastCapability(t *testing.T) {
-	n := newNode(t)
-	p := n.pod().veth("va", "eth0", "10.1.0.2/24")
+	n := netnstest.NewNode(t)
+	p := n.Pod().Veth("va", "eth0", "10.1.0.2/24")
 	logs, observed := observer.New(zap.WarnLevel)
 	s := New(Config{}, zap.New(logs))
 	require.NoError(t, without(func() error { return s.Start(context.Background()) }, unix.CAP_NET_BROADCAST))
 	defer s.Close()
 	require.Len(t, observed.FilterMessageSnippet("CAP_NET_BROADCAST").All(), 1)
 
-	require.Equal(t, addrs("10.1.0.2"), n.read(s)[p.key("eth0")].Addresses)
-	p.inside("addr add 10.1.0.3/24 dev eth0")
-	require.Equal(t, addrs("10.1.0.2", "10.1.0.3"), n.read(s)[p.key("eth0")].Addresses)
+	require.Equal(t, addrs("10.1.0.2"), read(n, s)[key(p, "eth0")].Addresses)
+	p.Inside("addr add 10.1.0.3/24 dev eth0")
+	require.Equal(t, addrs("10.1.0.2", "10.1.0.3"), read(n, s)[key(p, "eth0")].Addresses)
 	require.Len(t, observed.All(), 1, "said once")
 }
 
 func TestNothingIsLeftOpen(t *testing.T) {
-	n := newNode(t)
-	n.pod().veth("va", "eth0", "10.1.0.2/24")
+	n := netnstest.NewNode(t)
+	n.Pod().Veth("va", "eth0", "10.1.0.2/24")
 	s := New(Config{TCP: true}, zap.NewNop())
 	for i := range 20 {
 		before := openFiles(t)
 		require.NoError(t, s.Start(context.Background()))
-		require.Len(t, n.read(s), 1)
+		require.Len(t, read(n, s), 1)
 		require.NoError(t, s.Close())
 		if i > 0 { // the first time opens the runtime's poller
 			require.Equal(t, before, openFiles(t))
@@ -133,13 +135,13 @@ func TestNodeInANamespace(t *testing.T) {
 		require.Contains(t, string(out), "the uplink is no pod")
 		return
 	}
-	n := newNode(t)
-	n.ip("link add uplink type veth peer name tohost\naddr add 10.9.0.2/24 dev uplink\nlink set uplink up")
-	n.ip("link set tohost netns 1")
-	p := n.pod().veth("va", "eth0", "10.1.0.2/24")
-	s := n.started()
-	got := n.read(s)
-	require.Contains(t, got, p.key("eth0"))
+	n := netnstest.NewNode(t)
+	n.IP("link add uplink type veth peer name tohost\naddr add 10.9.0.2/24 dev uplink\nlink set uplink up")
+	n.IP("link set tohost netns 1")
+	p := n.Pod().Veth("va", "eth0", "10.1.0.2/24")
+	s := started(n)
+	got := read(n, s)
+	require.Contains(t, got, key(p, "eth0"))
 	require.Len(t, got, 1)
 	require.Len(t, s.inv.hosts, 2)
 	fmt.Println("the uplink is no pod")

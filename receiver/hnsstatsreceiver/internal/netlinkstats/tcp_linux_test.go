@@ -11,16 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
+	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/netlinkstats/netnstest"
 )
 
 func TestTCP(t *testing.T) {
-	n := newNode(t)
-	p := n.pod()
-	p.veth("va", "eth0", "10.1.0.2/24").veth("vb", "net1", "10.2.0.2/24")
-	quiet := n.pod().veth("vc", "eth0", "10.3.0.2/24")
-	p.inside("link set lo up")
-	s := n.started(func(s *Source) { s.cfg.TCP = true })
-	require.NoError(t, p.within(func() error {
+	n := netnstest.NewNode(t)
+	p := n.Pod()
+	p.Veth("va", "eth0", "10.1.0.2/24").Veth("vb", "net1", "10.2.0.2/24")
+	quiet := n.Pod().Veth("vc", "eth0", "10.3.0.2/24")
+	p.Inside("link set lo up")
+	s := started(n, func(s *Source) { s.cfg.TCP = true })
+	require.NoError(t, p.Within(func() error {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
@@ -38,21 +39,21 @@ func TestTCP(t *testing.T) {
 		return nil
 	}))
 
-	got := n.read(s)
-	require.NotNil(t, got[p.key("eth0")].tcp)
-	require.Nil(t, got[p.key("net1")].tcp, "the namespace's totals are counted once")
+	got := read(n, s)
+	require.NotNil(t, got[key(p, "eth0")].tcp)
+	require.Nil(t, got[key(p, "net1")].tcp, "the namespace's totals are counted once")
 	has := [endpoint.NumTCPEvents]bool{endpoint.ActiveOpen: true, endpoint.PassiveOpen: true, endpoint.AttemptFailed: true, endpoint.Reset: true}
-	require.Equal(t, has, got[p.key("eth0")].tcp.HasEvent)
-	require.Nil(t, got[p.key("eth0")].tcp.Packets)
-	events := n.read(s)[p.key("eth0")].tcp.Events
+	require.Equal(t, has, got[key(p, "eth0")].tcp.HasEvent)
+	require.Nil(t, got[key(p, "eth0")].tcp.Packets)
+	events := read(n, s)[key(p, "eth0")].tcp.Events
 	require.EqualValues(t, 8, events[endpoint.ActiveOpen])
 	require.EqualValues(t, 7, events[endpoint.PassiveOpen])
 	require.EqualValues(t, 1, events[endpoint.AttemptFailed])
-	require.Zero(t, n.read(s)[quiet.key("eth0")].tcp.Events)
+	require.Zero(t, read(n, s)[key(quiet, "eth0")].tcp.Events)
 
 	// Whoever looks into a namespace must not keep it alive.
-	p.delete()
-	eventually(t, "the kernel has ended the namespace", func() bool { return len(n.read(s)) == 1 })
+	p.Delete()
+	netnstest.Eventually(t, "the kernel has ended the namespace", func() bool { return len(read(n, s)) == 1 })
 }
 
 func TestParseSNMP(t *testing.T) {
