@@ -24,6 +24,7 @@ import (
 // in it, on a thread of its own.
 type Node struct {
 	testing.TB
+	fd int
 }
 
 var lastPod atomic.Int64
@@ -38,18 +39,40 @@ func NewNode(tb testing.TB) *Node {
 	if os.Geteuid() != 0 {
 		tb.Skip("needs root, to make network namespaces")
 	}
-	runtime.LockOSThread()
-	before, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	n := &Node{TB: tb}
+	n.move(tb, func() error { return unix.Unshare(unix.CLONE_NEWNET) })
+	var err error
+	n.fd, err = currentNamespace()
 	require.NoError(tb, err)
-	require.NoError(tb, unix.Unshare(unix.CLONE_NEWNET))
+	tb.Cleanup(func() { require.NoError(tb, unix.Close(n.fd)) })
+	n.IP("link set lo up")
+	return n
+}
+
+// Enter moves a test or benchmark within the node's, which runs on another
+// goroutine, into the node too.
+func (n *Node) Enter(tb testing.TB) {
+	tb.Helper()
+	n.move(tb, func() error { return unix.Setns(n.fd, unix.CLONE_NEWNET) })
+}
+
+// move locks the goroutine to a thread in another namespace, until the test
+// ends.
+func (n *Node) move(tb testing.TB, enter func() error) {
+	tb.Helper()
+	runtime.LockOSThread()
+	before, err := currentNamespace()
+	require.NoError(tb, err)
+	require.NoError(tb, enter())
 	tb.Cleanup(func() {
 		require.NoError(tb, unix.Setns(before, unix.CLONE_NEWNET))
 		require.NoError(tb, unix.Close(before))
 		runtime.UnlockOSThread()
 	})
-	n := &Node{TB: tb}
-	n.IP("link set lo up")
-	return n
+}
+
+func currentNamespace() (fd int, err error) {
+	return unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 }
 
 // IP runs iproute2 in the node, one line a command.
