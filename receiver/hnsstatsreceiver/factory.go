@@ -5,6 +5,7 @@ package hnsstatsreceiver
 
 import (
 	"context"
+	"sync"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
@@ -40,6 +41,21 @@ func createMetrics(_ context.Context, set receiver.Settings, conf component.Conf
 	if err != nil {
 		return nil, err
 	}
-	return scraperhelper.NewMetricsController(&cfg.ControllerConfig, set, next,
+	controller, err := scraperhelper.NewMetricsController(&cfg.ControllerConfig, set, next,
 		scraperhelper.AddMetricsScraper(metadata.Type, metrics))
+	if err != nil {
+		return nil, err
+	}
+	return &metricsReceiver{Metrics: controller}, nil
+}
+
+// metricsReceiver is a scraper controller that can be shut down twice.
+type metricsReceiver struct {
+	receiver.Metrics
+	once sync.Once
+}
+
+func (r *metricsReceiver) Shutdown(ctx context.Context) (err error) {
+	r.once.Do(func() { err = r.Metrics.Shutdown(ctx) })
+	return err
 }

@@ -36,38 +36,56 @@ var (
 	}
 )
 
-// record adds the data points of one endpoint to the builder, which leaves out
-// those of the metrics that are switched off.
-func (s *endpointScraper) record(e *endpoint.Endpoint, c *endpoint.Counters, now pcommon.Timestamp) {
+// record adds the points of one endpoint, and its resource, to the builder,
+// which leaves out what is switched off.
+func (s *endpointScraper) record(e *endpoint.Endpoint, r *row, start, now pcommon.Timestamp) {
 	b := s.builder
 	for d, direction := range directions {
-		b.RecordK8sPodNetworkIoDataPoint(now, int64(c.Bytes[d]), e.Interface, direction)
-		b.RecordK8sPodNetworkPacketCountDataPoint(now, int64(c.Packets[d]), e.Interface, direction)
-		b.RecordK8sPodNetworkPacketDroppedDataPoint(now, int64(c.Dropped[d]), e.Interface, direction, metadata.AttributeReasonEndpoint)
-		if c.ACLDropped != nil {
-			b.RecordK8sPodNetworkPacketDroppedDataPoint(now, int64(c.ACLDropped[d]), e.Interface, direction, metadata.AttributeReasonACL)
+		if column := bytesColumn + d; r.has(column) {
+			b.RecordK8sPodNetworkIoDataPoint(now, r.int64(column), e.Interface, direction)
 		}
-		if c.Errors != nil {
-			b.RecordK8sPodNetworkErrorsDataPoint(now, int64(c.Errors[d]), e.Interface, direction)
+		if column := packetsColumn + d; r.has(column) {
+			b.RecordK8sPodNetworkPacketCountDataPoint(now, r.int64(column), e.Interface, direction)
+		}
+		if column := droppedColumn + d; r.has(column) {
+			b.RecordK8sPodNetworkPacketDroppedDataPoint(now, r.int64(column), e.Interface, direction, metadata.AttributeReasonEndpoint)
+		}
+		if column := aclColumn + d; r.has(column) {
+			b.RecordK8sPodNetworkPacketDroppedDataPoint(now, r.int64(column), e.Interface, direction, metadata.AttributeReasonACL)
+		}
+		if column := errorsColumn + d; r.has(column) {
+			b.RecordK8sPodNetworkErrorsDataPoint(now, r.int64(column), e.Interface, direction)
+		}
+		for f, flag := range tcpFlags {
+			if column := flagColumnOf(d, f); r.has(column) {
+				b.RecordK8sPodNetworkTCPPacketCountDataPoint(now, r.int64(column), direction, flag)
+			}
 		}
 	}
-	if c.TCP != nil {
-		s.recordTCP(c.TCP, now)
+	for event, attribute := range tcpEvents {
+		if column := eventColumn + event; r.has(column) {
+			b.RecordK8sPodNetworkTCPConnectionEventsDataPoint(now, r.int64(column), attribute)
+		}
 	}
+	b.EmitForResource(metadata.WithResource(s.resource(e)), metadata.WithStartTimeOverride(start))
 }
 
-func (s *endpointScraper) recordTCP(t *endpoint.TCP, now pcommon.Timestamp) {
-	for event, attribute := range tcpEvents {
-		if t.HasEvent[event] {
-			s.builder.RecordK8sPodNetworkTCPConnectionEventsDataPoint(now, int64(t.Events[event]), attribute)
-		}
+func (r *row) int64(column int) int64 { return int64(r.values[column]) }
+
+// resource describes an endpoint by what it is known by.
+func (s *endpointScraper) resource(e *endpoint.Endpoint) pcommon.Resource {
+	rb := s.builder.NewResourceBuilder()
+	if len(e.Addresses) > 0 {
+		rb.SetK8sPodIP(e.Addresses[0].String())
 	}
-	if t.Packets == nil {
-		return
+	if e.NetNS != 0 {
+		rb.SetLinuxNetnsInode(int64(e.NetNS))
 	}
-	for d, direction := range directions {
-		for f, flag := range tcpFlags {
-			s.builder.RecordK8sPodNetworkTCPPacketCountDataPoint(now, int64(t.Packets[d][f]), direction, flag)
-		}
+	if e.HNSEndpoint != "" {
+		rb.SetHnsEndpointID(e.HNSEndpoint)
 	}
+	if e.Container != "" {
+		rb.SetContainerID(e.Container)
+	}
+	return rb.Emit()
 }

@@ -32,6 +32,9 @@ type endpointScraper struct {
 
 	series map[string]*series // by endpoint ID
 	number uint64             // of the current scrape
+	// metrics are the current scrape's, unless the builder has to make them all.
+	metrics      pmetric.Metrics
+	reaggregates bool
 }
 
 func newScraper(cfg metadata.MetricsBuilderConfig, source endpoint.Source, outages *outages, set receiver.Settings) *endpointScraper {
@@ -41,6 +44,8 @@ func newScraper(cfg metadata.MetricsBuilderConfig, source endpoint.Source, outag
 		now:     time.Now,
 		outages: outages,
 		series:  map[string]*series{},
+
+		reaggregates: reaggregates(cfg.Metrics),
 	}
 }
 
@@ -58,8 +63,13 @@ func (s *endpointScraper) shutdown(context.Context) error { return s.source.Clos
 // error; any other is the scrape's.
 func (s *endpointScraper) scrape(ctx context.Context) (pmetric.Metrics, error) {
 	s.number++
+	s.metrics = pmetric.NewMetrics()
+	s.metrics.ResourceMetrics().EnsureCapacity(len(s.series))
 	err := s.source.Read(ctx, s.visit)
-	metrics := s.builder.Emit()
+	metrics := s.metrics
+	if s.reaggregates {
+		metrics = s.builder.Emit()
+	}
 
 	failures, whole := endpointErrors(err)
 	s.report(whole)
@@ -74,42 +84,28 @@ func (s *endpointScraper) scrape(ctx context.Context) (pmetric.Metrics, error) {
 	return metrics, nil
 }
 
-// visit records the points of one endpoint. They are stamped one by one: each
-// must be younger than the moment at which the source knew the endpoint to be
-// there, or its address could be looked up as its former holder's.
+// visit adds the points of one endpoint. They are stamped one by one: each must
+// be younger than the moment at which the source knew the endpoint to be there,
+// or its address could be looked up as its former holder's.
 func (s *endpointScraper) visit(e *endpoint.Endpoint, c *endpoint.Counters) {
 	now := pcommon.NewTimestampFromTime(s.now())
 	sr := s.series[e.ID]
 	if sr == nil {
 		sr = newSeries(e, now)
 		s.series[e.ID] = sr
-		s.describe(sr, e)
 	} else if !sr.isOf(e) {
 		sr.rename(e, now)
-		s.describe(sr, e)
 	}
 	sr.advance(c, now)
 	sr.seen = s.number
-	s.record(e, c, now)
-	s.builder.EmitForResource(sr.options[:]...)
-}
-
-// describe builds the resource of a series, which is copied at every scrape.
-func (s *endpointScraper) describe(sr *series, e *endpoint.Endpoint) {
-	rb := s.builder.NewResourceBuilder()
-	if len(e.Addresses) > 0 {
-		rb.SetK8sPodIP(e.Addresses[0].String())
+	if s.reaggregates {
+		s.record(e, &sr.row, sr.start, now)
+		return
 	}
-	if e.NetNS != 0 {
-		rb.SetLinuxNetnsInode(int64(e.NetNS))
+	if sr.shape == nil || sr.shape.columns != sr.row.present {
+		sr.shape = s.newShape(e, sr.row.present)
 	}
-	if e.HNSEndpoint != "" {
-		rb.SetHnsEndpointID(e.HNSEndpoint)
-	}
-	if e.Container != "" {
-		rb.SetContainerID(e.Container)
-	}
-	sr.options[resourceOption] = metadata.WithResource(rb.Emit())
+	sr.shape.fill(s.metrics.ResourceMetrics(), &sr.row, sr.start, now)
 }
 
 // forget frees the series of endpoints that are gone: those that were neither

@@ -49,6 +49,9 @@ type namespace struct {
 	path  string          // where it is mounted, "" if unknown
 	ports map[int32]*port // by the interface's index in it
 	err   error           // why its side of the ports is not known
+	// dying is set when the kernel has the id no longer. It announces that
+	// somewhat later.
+	dying bool
 
 	tcp        tcpTotals
 	tcpRead    uint64 // the Read that tcp is of, 0 if none

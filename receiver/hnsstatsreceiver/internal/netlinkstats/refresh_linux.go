@@ -151,13 +151,15 @@ func (inv *inventory) place() error {
 // refreshSpace asks a namespace for its links and addresses, and tells its
 // ports.
 func (inv *inventory) refreshSpace(n *namespace) {
-	n.err = nil
+	n.err, n.dying = nil, false
 	if inv.isOurs(n) {
 		return
 	}
-	links, addrs, err := inv.look(n)
+	links, addrs, err := look(inv.conn, n.id)
 	if err != nil {
-		n.err = err
+		if n.dying = errors.Is(err, unix.EINVAL); !n.dying {
+			n.err = fmt.Errorf("look into network namespace %s: %w", n, explain(err))
+		}
 		for _, p := range n.ports {
 			p.endpoint = nil
 		}
@@ -178,8 +180,9 @@ func (inv *inventory) refreshSpace(n *namespace) {
 		case l == nil && p.inside, l != nil && p.inside && !inv.isEndpoint(l):
 			inv.drop(p)
 		case l == nil:
+			// The other end may have gone to a third namespace.
 			p.endpoint = nil
-			n.err = fmt.Errorf("network namespace %s has no link %d, which %s leads to", n, index, p.link.name)
+			inv.staleHosts[p.link.index] = struct{}{}
 		default:
 			p.endpoint = &endpoint.Endpoint{
 				ID:        p.id,
@@ -197,14 +200,16 @@ func (inv *inventory) refreshSpace(n *namespace) {
 // itself.
 func (inv *inventory) isOurs(n *namespace) bool { return n.id == inv.self || n.id == inv.first }
 
-func (inv *inventory) look(n *namespace) ([]link, []address, error) {
-	links, err := inv.conn.links(n.id)
+// look lists the links and addresses of another namespace; unix.EINVAL means
+// that it is gone.
+func look(c *conn, nsid int32) ([]link, []address, error) {
+	links, err := c.links(nsid)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list the links of network namespace %s: %w", n, explain(err))
+		return nil, nil, fmt.Errorf("list its links: %w", err)
 	}
-	addrs, err := inv.conn.addresses(n.id)
+	addrs, err := c.addresses(nsid)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list the addresses of network namespace %s: %w", n, explain(err))
+		return nil, nil, fmt.Errorf("list its addresses: %w", err)
 	}
 	return links, addrs, nil
 }

@@ -29,6 +29,9 @@ type Source struct {
 	cfg    Config
 	logger *zap.Logger
 	buffer int // of the socket for notifications, in bytes
+	// counted is called between the counters and the second look at the
+	// notifications. Tests change things then.
+	counted func()
 
 	conn    *conn
 	monitor *monitor
@@ -51,7 +54,7 @@ var _ endpoint.Source = (*Source)(nil)
 
 // New returns a Source that is not started.
 func New(cfg Config, logger *zap.Logger) *Source {
-	return &Source{cfg: cfg, logger: logger, buffer: receiveBuffer}
+	return &Source{cfg: cfg, logger: logger, buffer: receiveBuffer, counted: func() {}}
 }
 
 // Start subscribes to the kernel's notifications and reads what is there. Its
@@ -107,23 +110,20 @@ func (s *Source) ownNamespace() (m mounts, self int32, err error) {
 	if self, err = s.conn.assignedNSID(own); err != nil {
 		return mounts{}, noNSID, errors.Join(fmt.Errorf("give our network namespace an id: %w", explain(err)), m.close())
 	}
-	if _, err := s.conn.addresses(self); err != nil {
-		return mounts{}, noNSID, errors.Join(fmt.Errorf("list addresses by the id of a network namespace: %w", explain(err)), m.close())
+	if _, _, err := look(s.conn, self); err != nil {
+		return mounts{}, noNSID, errors.Join(fmt.Errorf("look through the id of a network namespace: %w", explain(err)), m.close())
 	}
 	return m, self, nil
 }
 
 // explain adds to an errno what it means here and what to do about it.
 func explain(err error) error {
-	switch {
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("%w: CAP_NET_ADMIN is missing in the user namespace that owns the network namespace: "+
 			"run the collector as root or give it the capability "+
 			"(systemd: AmbientCapabilities=CAP_NET_ADMIN CAP_NET_BROADCAST, "+
 			"Kubernetes: securityContext.capabilities.add [NET_ADMIN, NET_BROADCAST], "+
 			"a file: setcap cap_net_admin,cap_net_broadcast+ep)", err)
-	case errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("%w: the namespace is gone", err)
 	}
 	return err
 }
@@ -204,6 +204,7 @@ func (s *Source) Read(ctx context.Context, visit func(*endpoint.Endpoint, *endpo
 	if err := s.readCounters(); err != nil {
 		return err
 	}
+	s.counted()
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
@@ -224,7 +225,7 @@ func (s *Source) Read(ctx context.Context, visit func(*endpoint.Endpoint, *endpo
 
 // isReadable reports whether a port is a pod's that something could be said of.
 func (s *Source) isReadable(p *port) bool {
-	if p.gone || s.inv.isOurs(p.space) {
+	if p.gone || p.space.dying || s.inv.isOurs(p.space) {
 		return false
 	}
 	// Without an address and an inode nothing could find the pod.
@@ -239,8 +240,10 @@ func (s *Source) problem(p *port) error {
 		return p.err
 	case p.space.err != nil:
 		return p.space.err
-	case p.endpoint == nil, stale:
+	case stale:
 		return errors.New("its network namespace changes faster than it can be read")
+	case p.endpoint == nil:
+		return fmt.Errorf("its other end, link %d of network namespace %s, is not there", p.index, p.space)
 	}
 	return nil
 }
@@ -275,9 +278,14 @@ func (s *Source) readCounters() error {
 		if inv.isOurs(p.space) {
 			continue
 		}
-		var l link
-		if l, p.err = s.conn.link(p.space.id, p.index); p.err != nil {
-			p.err = fmt.Errorf("read the counters: %w", explain(p.err))
+		l, err := s.conn.link(p.space.id, p.index)
+		if errors.Is(err, unix.EINVAL) {
+			p.space.dying = true
+			continue
+		}
+		p.err = nil
+		if err != nil {
+			p.err = fmt.Errorf("read the counters: %w", explain(err))
 		}
 		p.counters = l.counters
 		s.markRead(p)
@@ -325,8 +333,13 @@ func (inv *inventory) reconsider(all bool) {
 	}
 	inv.staleAll = inv.staleAll || inv.incomplete
 	for _, n := range inv.spaces {
-		if all || n.err != nil {
+		if all || n.err != nil || n.dying {
 			inv.stale(n)
+		}
+	}
+	for _, p := range inv.hosts {
+		if p.endpoint == nil {
+			inv.stale(p.space)
 		}
 	}
 }

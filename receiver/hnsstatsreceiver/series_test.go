@@ -1,0 +1,170 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hnsstatsreceiver
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
+	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint/endpointtest"
+)
+
+// point is a data point of the bytes received, in seconds after epoch.
+type point struct {
+	start, time int
+	value       int64
+}
+
+func bytesReceived(t *testing.T, md pmetric.Metrics) point {
+	t.Helper()
+	require.Equal(t, 1, md.ResourceMetrics().Len())
+	metrics := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics()
+	for _, m := range metrics.All() {
+		if m.Name() == "k8s.pod.network.io" {
+			dp := m.Sum().DataPoints().At(0)
+			seconds := func(at time.Time) int { return int(at.Sub(epoch) / time.Second) }
+			return point{seconds(dp.StartTimestamp().AsTime()), seconds(dp.Timestamp().AsTime()), dp.IntValue()}
+		}
+	}
+	t.Fatal("no k8s.pod.network.io")
+	return point{}
+}
+
+// added is what a stream of points adds up to for a reader that follows
+// OpenTelemetry's data model: a point adds what it has more than the one
+// before it with the same start; the first point of a new start adds its value,
+// unless it is stamped with that very start.
+func added(t *testing.T, points []point) (sum int64) {
+	t.Helper()
+	var last *point
+	for i := range points {
+		p := &points[i]
+		require.LessOrEqual(t, p.start, p.time)
+		switch {
+		case last != nil && p.start == last.start:
+			require.GreaterOrEqual(t, p.value, last.value, "a rate is never negative")
+			sum += p.value - last.value
+		case p.start != p.time:
+			if last != nil {
+				require.GreaterOrEqual(t, p.start, last.time, "no moment is counted twice")
+			}
+			sum += p.value
+		}
+		last = p
+	}
+	return sum
+}
+
+// step is one look at the endpoint. bytes and packets are its counters.
+type step struct {
+	at             int
+	bytes, packets uint64
+	change         func(*endpoint.Endpoint)
+}
+
+func TestStartTimes(t *testing.T) {
+	created := func(second int) func(*endpoint.Endpoint) {
+		return func(e *endpoint.Endpoint) { e.Created = epoch.Add(time.Duration(second) * time.Second) }
+	}
+	unchanged := func(*endpoint.Endpoint) {}
+	for name, test := range map[string]struct {
+		steps []step
+		want  []point
+		added int64 // of the real traffic, what the points account for
+	}{
+		"created while watched": {
+			[]step{{10, 100, 1, created(7)}, {20, 300, 3, unchanged}},
+			[]point{{7, 10, 100}, {7, 20, 300}}, 300,
+		},
+		"there before": {
+			[]step{{10, 5000, 50, unchanged}, {20, 5100, 51, unchanged}},
+			[]point{{10, 10, 5000}, {10, 20, 5100}}, 100,
+		},
+		"all counters begin anew": {
+			[]step{{10, 100, 10, created(0)}, {20, 30, 3, unchanged}, {30, 50, 5, unchanged}},
+			[]point{{0, 10, 100}, {10, 20, 30}, {10, 30, 50}}, 150,
+		},
+		"one counter goes back": {
+			[]step{{10, 100, 10, created(0)}, {20, 300, 3, unchanged}, {30, 350, 5, unchanged}},
+			[]point{{0, 10, 100}, {20, 20, 300}, {20, 30, 350}}, 150,
+		},
+		"another endpoint with the same attributes": {
+			[]step{
+				{10, 100, 10, created(0)},
+				{20, 40, 4, func(e *endpoint.Endpoint) { e.ID = "2"; created(15)(e) }},
+				{30, 60, 6, unchanged},
+			},
+			[]point{{0, 10, 100}, {15, 20, 40}, {15, 30, 60}}, 160,
+		},
+		"the interface is renamed": {
+			[]step{
+				{10, 100, 10, created(0)},
+				{20, 300, 30, func(e *endpoint.Endpoint) { e.Interface = "net1" }},
+				{30, 400, 40, unchanged},
+			},
+			[]point{{0, 10, 100}, {20, 20, 300}, {20, 30, 400}}, 200,
+		},
+		"the first address changes": {
+			[]step{
+				{10, 100, 10, created(0)},
+				{20, 300, 30, func(e *endpoint.Endpoint) { e.Addresses = []netip.Addr{netip.MustParseAddr("10.1.0.3")} }},
+			},
+			[]point{{0, 10, 100}, {20, 20, 300}}, 100,
+		},
+		"another address comes": {
+			[]step{
+				{10, 100, 10, created(0)},
+				{20, 300, 30, func(e *endpoint.Endpoint) { e.Addresses = append(e.Addresses, netip.MustParseAddr("fd01::2")) }},
+			},
+			[]point{{0, 10, 100}, {0, 20, 300}}, 300,
+		},
+		"the clock is set back before the start": {
+			[]step{{10, 100, 10, created(8)}, {5, 200, 20, unchanged}, {15, 250, 25, unchanged}},
+			[]point{{8, 10, 100}, {5, 5, 200}, {5, 15, 250}}, 150,
+		},
+		"created in the future": {
+			[]step{{10, 100, 10, created(12)}, {20, 200, 20, unchanged}},
+			[]point{{10, 10, 100}, {10, 20, 200}}, 100,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			e := endpoint.Endpoint{ID: "1", Interface: "eth0", Addresses: []netip.Addr{netip.MustParseAddr("10.1.0.2")}}
+			var got []point
+			for _, s := range test.steps {
+				s.change(&e)
+				c := endpoint.Counters{Bytes: [2]uint64{s.bytes, 0}, Packets: [2]uint64{s.packets, 0}, Errors: &[2]uint64{}}
+				got = append(got, bytesReceived(t, b.at(s.at, endpointtest.Sight{Endpoint: e, Counters: c})))
+			}
+			require.Equal(t, test.want, got)
+			require.Equal(t, test.added, added(t, got))
+			require.Len(t, b.series, 1)
+		})
+	}
+}
+
+// VFP can fail for a while; what it counts is compared with what it counted
+// before.
+func TestPartThatIsMissingForAWhile(t *testing.T) {
+	b := newBench(t)
+	whole := windowsPod
+	without := windowsPod
+	without.TCP, without.ACLDropped = nil, nil
+	b.at(0, whole)
+	start := b.series["2"].start
+	b.at(10, without)
+	require.Equal(t, start, b.series["2"].start)
+	b.at(20, whole)
+	require.Equal(t, start, b.series["2"].start)
+
+	again := windowsPod
+	again.TCP = &endpoint.TCP{Packets: &[2][endpoint.NumTCPFlags]uint64{{1, 2, 3, 4}, {5, 6, 7, 7}}}
+	b.at(30, again)
+	require.NotEqual(t, start, b.series["2"].start, "one of VFP's counters went back")
+}
