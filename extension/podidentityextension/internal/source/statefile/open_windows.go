@@ -1,0 +1,30 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package statefile
+
+import (
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// openShared opens a file or a directory for reading in such a way that its
+// writer can rename over it and delete it meanwhile. os.Open does not share
+// deletion, and a rename over a file so opened fails with a sharing violation
+// in the writer, which here is the plugin that sets up a pod's network.
+func openShared(path string) (*os.File, error) {
+	name, err := windows.UTF16PtrFromString(path)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	h, err := windows.CreateFile(name, windows.GENERIC_READ,
+		windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE|windows.FILE_SHARE_DELETE,
+		nil, windows.OPEN_EXISTING,
+		// Backup semantics are what opens a directory.
+		windows.FILE_ATTRIBUTE_NORMAL|windows.FILE_FLAG_BACKUP_SEMANTICS, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(h), path), nil
+}
