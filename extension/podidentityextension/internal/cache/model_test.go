@@ -153,10 +153,13 @@ func (m *model) put(source int, p *life, r podidentity.Record, seen int64) {
 
 func (m *model) endClaim(source int, p *life, key any, at int64) {
 	for _, c := range m.claims {
-		if c.source == source && c.pod == p && c.key == key && c.end == live {
-			c.end = max(at, c.begin)
+		if c.source != source || c.pod != p || c.key != key || c.end <= at {
+			continue
+		}
+		if c.end == live {
 			c.deadline = m.clock.mono.Load() + int64(grace) - max(0, m.clock.wall.Load()-max(at, c.begin))
 		}
+		c.end = max(at, c.begin) // an earlier claim of the same owner, too
 	}
 }
 
