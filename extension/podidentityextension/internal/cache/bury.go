@@ -24,10 +24,10 @@ func (c *Cache) bury(source uint8, owner, sandbox string, at int64) {
 	}
 	_, mono := c.clock()
 	deadline := mono + int64(max(c.grace, leastBurial))
-	if t := c.tombstones[sandbox]; t != nil {
+	if t := c.tombstones.get(sandbox); t != nil {
 		t.deadline = deadline
 	} else {
-		c.tombstones[sandbox] = &tombstone{source: source, at: at, deadline: deadline}
+		c.tombstones.set(sandbox, &tombstone{source: source, at: at, deadline: deadline})
 		c.expiries.push(expiry{deadline: deadline, sandbox: sandbox})
 	}
 	var dead []*record
@@ -41,11 +41,11 @@ func (c *Cache) bury(source uint8, owner, sandbox string, at int64) {
 	}
 	for _, r := range dead {
 		// An end before this one can have put a successor in r's place.
-		if r = c.owners[r.source][r.owner]; r == nil || r.dead || r.source == source && r.owner == owner {
+		if r = c.owners[r.source].get(r.owner); r == nil || r.dead || r.source == source && r.owner == owner {
 			continue
 		}
 		c.end(r, at)
-		c.owners[r.source][r.owner] = &record{source: r.source, owner: r.owner, sandbox: sandbox, dead: true, end: r.end}
+		c.owners[r.source].set(r.owner, &record{source: r.source, owner: r.owner, sandbox: sandbox, dead: true, end: r.end})
 	}
 }
 
@@ -55,9 +55,9 @@ func (c *Cache) buried(n, old *record) bool {
 		return false
 	}
 	var died int64
-	if t := c.tombstones[n.sandbox]; t != nil {
+	if t := c.tombstones.get(n.sandbox); t != nil {
 		if t.source == n.source { // it takes back its word
-			delete(c.tombstones, n.sandbox)
+			c.tombstones.delete(n.sandbox)
 			return false
 		}
 		died = t.at

@@ -14,7 +14,6 @@
 package cache
 
 import (
-	"net/netip"
 	"sync"
 	"time"
 
@@ -30,14 +29,14 @@ type Cache struct {
 	sandboxes index[string]
 	hns       index[guid]
 	netns     index[uint64]
-	addrs     index[netip.Addr]
+	addrs     addresses
 
 	lookups counters
 	misses  misses
 
 	mu         sync.Mutex // guards all below, and every write to the indexes and pods
-	owners     []map[string]*record
-	tombstones map[string]*tombstone
+	owners     []table[string, *record]
+	tombstones table[string, *tombstone]
 	expiries   expiries
 	intern     interner
 	pods       int
@@ -62,21 +61,17 @@ func SystemClock() Clock {
 // Ended leases are kept for grace.
 func New(sources int, grace time.Duration, clock Clock) *Cache {
 	c := &Cache{
-		grace:      grace,
-		clock:      clock,
-		uids:       newIndex[string](),
-		sandboxes:  newIndex[string](),
-		hns:        newIndex[guid](),
-		netns:      newIndex[uint64](),
-		addrs:      newIndex[netip.Addr](),
-		lookups:    newCounters(),
-		misses:     newMisses(),
-		owners:     make([]map[string]*record, sources),
-		tombstones: map[string]*tombstone{},
-		intern:     newInterner(),
-	}
-	for i := range c.owners {
-		c.owners[i] = map[string]*record{}
+		grace:     grace,
+		clock:     clock,
+		uids:      newIndex[string](),
+		sandboxes: newIndex[string](),
+		hns:       newIndex[guid](),
+		netns:     newIndex[uint64](),
+		addrs:     newAddresses(),
+		lookups:   newCounters(),
+		misses:    newMisses(),
+		owners:    make([]table[string, *record], sources),
+		intern:    newInterner(),
 	}
 	wall, mono := clock()
 	c.offset = wall - mono
@@ -84,7 +79,7 @@ func New(sources int, grace time.Duration, clock Clock) *Cache {
 }
 
 // HasKey says whether anything could be resolved to r.
-func HasKey(r *podidentity.Record) bool { return newRecord(r, 0).kinds != 0 }
+func HasKey(r *podidentity.Record) bool { return newRecord(r, 0).kinds(r.Identity.UID) != 0 }
 
 // Put begins or updates one owner of a source. firsthand says that the caller
 // itself saw the pod begin, so that it cannot be an old listing of a dead one.
@@ -93,7 +88,7 @@ func (c *Cache) Put(source int, r podidentity.Record, firsthand bool) {
 	defer c.mu.Unlock()
 	now := c.now()
 	if firsthand {
-		delete(c.tombstones, r.Sandbox)
+		c.tombstones.delete(r.Sandbox)
 	}
 	c.put(uint8(source), &r, now, now)
 }
@@ -112,14 +107,15 @@ func (c *Cache) Replace(source int, records []podidentity.Record, at time.Time) 
 	for i := range records {
 		listed[records[i].Owner] = struct{}{}
 	}
-	for owner, r := range c.owners[source] {
-		if _, ok := listed[owner]; ok {
-			continue
+	var lost []*record
+	for owner, r := range c.owners[source].m {
+		if _, ok := listed[owner]; !ok {
+			lost = append(lost, r)
 		}
-		delete(c.owners[source], owner)
-		if !r.dead {
-			c.end(r, seen)
-		}
+	}
+	for _, r := range lost {
+		// An end before this one can have put a successor in r's place.
+		c.lose(c.owners[source].get(r.owner), seen)
 	}
 	for i := range records {
 		c.put(uint8(source), &records[i], seen, now)
@@ -138,7 +134,7 @@ func (c *Cache) End(source int, owner string, at time.Time, terminal bool) {
 	if !at.IsZero() {
 		when = min(at.UnixNano(), now)
 	}
-	r := c.owners[source][owner]
+	r := c.owners[source].get(owner)
 	if r != nil && r.stated && when < r.begin {
 		return
 	}
@@ -150,11 +146,8 @@ func (c *Cache) End(source int, owner string, at time.Time, terminal bool) {
 		c.bury(uint8(source), owner, sandbox, when)
 	}
 	// Burying the others can have put a successor in r's place.
-	if r = c.owners[source][owner]; r != nil {
-		delete(c.owners[source], owner)
-		if !r.dead {
-			c.end(r, when)
-		}
+	if r = c.owners[source].get(owner); r != nil {
+		c.lose(r, when)
 	}
 }
 

@@ -55,13 +55,13 @@ func (c *Cache) expire(e expiry, mono int64) {
 		c.drop(r)
 		return
 	}
-	t := c.tombstones[e.sandbox]
+	t := c.tombstones.get(e.sandbox)
 	switch {
 	case t == nil:
 	case t.deadline > mono:
 		c.expiries.push(expiry{deadline: t.deadline, sandbox: e.sandbox})
 	default:
-		delete(c.tombstones, e.sandbox)
+		c.tombstones.delete(e.sandbox)
 	}
 }
 
@@ -75,7 +75,7 @@ func (c *Cache) expireLater(r *record) {
 
 // drop forgets an ended record's leases.
 func (c *Cache) drop(r *record) {
-	if uid := r.identity.UID; uid != "" {
+	if uid := r.uid(); uid != "" {
 		c.uids.drop(uid, r)
 	}
 	if r.sandbox != "" {
@@ -88,9 +88,9 @@ func (c *Cache) drop(r *record) {
 		c.netns.drop(r.netns, r)
 	}
 	for _, a := range r.addrs {
-		c.addrs.drop(a, r)
+		c.addrs.drop(c.addrs.key(a), r)
 	}
-	c.intern.release(r.identity)
+	c.intern.release(r.own)
 }
 
 // stepBack is how far the wall clock must fall behind the monotonic one between
@@ -124,17 +124,17 @@ func (c *Cache) setBack(now int64) {
 	clear(c.expiries[len(kept):])
 	c.expiries = kept
 	heap.Init(&c.expiries)
-	for _, t := range c.tombstones {
+	for _, t := range c.tombstones.m {
 		t.at = min(t.at, now)
 	}
-	for _, owners := range c.owners {
-		for _, r := range owners {
+	for i := range c.owners {
+		for _, r := range c.owners[i].m {
 			if r.dead {
 				r.end = min(r.end, now)
 				continue
 			}
 			r.begin = min(r.begin, now)
-			if uid := r.identity.UID; uid != "" {
+			if uid := r.uid(); uid != "" {
 				c.uids.setBack(uid, now)
 			}
 			if r.sandbox != "" {
@@ -147,7 +147,7 @@ func (c *Cache) setBack(now int64) {
 				c.netns.setBack(r.netns, now)
 			}
 			for _, a := range r.addrs {
-				c.addrs.setBack(a, now)
+				c.addrs.setBack(c.addrs.key(a), now)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // mostly have the same. It holds a set as long as a record uses it.
 type interner struct {
 	seed maphash.Seed
-	sets map[uint64][]*labelSet
+	sets table[uint64, []*labelSet]
 }
 
 type labelSet struct {
@@ -25,30 +25,30 @@ type labelSet struct {
 }
 
 func newInterner() interner {
-	return interner{seed: maphash.MakeSeed(), sets: map[uint64][]*labelSet{}}
+	return interner{seed: maphash.MakeSeed()}
 }
 
-// identity returns a copy of id with shared labels, annotations and namespace.
-// Each copy is released once.
-func (n *interner) identity(id *podidentity.Identity) *podidentity.Identity {
-	return &podidentity.Identity{
+// view returns a view with a copy of id that shares labels, annotations and
+// namespace. Each is released once.
+func (n *interner) view(id *podidentity.Identity, kinds keyKinds) *view {
+	return &view{kinds: kinds, identity: podidentity.Identity{
 		Name:        id.Name,
 		Namespace:   unique.Make(id.Namespace).Value(),
 		UID:         id.UID,
 		Labels:      n.share(id.Labels),
 		Annotations: n.share(id.Annotations),
-	}
+	}}
 }
 
-// again counts another user of an interned identity.
-func (n *interner) again(id *podidentity.Identity) {
-	n.share(id.Labels)
-	n.share(id.Annotations)
+// again counts another user of a view.
+func (n *interner) again(v *view) {
+	n.share(v.identity.Labels)
+	n.share(v.identity.Annotations)
 }
 
-func (n *interner) release(id *podidentity.Identity) {
-	n.unshare(id.Labels)
-	n.unshare(id.Annotations)
+func (n *interner) release(v *view) {
+	n.unshare(v.identity.Labels)
+	n.unshare(v.identity.Annotations)
 }
 
 func (n *interner) share(labels map[string]string) map[string]string {
@@ -56,7 +56,7 @@ func (n *interner) share(labels map[string]string) map[string]string {
 		return nil
 	}
 	h := n.hash(labels)
-	for _, s := range n.sets[h] {
+	for _, s := range n.sets.get(h) {
 		if maps.Equal(s.labels, labels) {
 			s.users++
 			return s.labels
@@ -66,7 +66,7 @@ func (n *interner) share(labels map[string]string) map[string]string {
 	for k, v := range labels {
 		s.labels[unique.Make(k).Value()] = unique.Make(v).Value()
 	}
-	n.sets[h] = append(n.sets[h], s)
+	n.sets.set(h, append(n.sets.get(h), s))
 	return s.labels
 }
 
@@ -75,16 +75,16 @@ func (n *interner) unshare(labels map[string]string) {
 		return
 	}
 	h := n.hash(labels)
-	sets := n.sets[h]
+	sets := n.sets.get(h)
 	for i, s := range sets {
 		if !maps.Equal(s.labels, labels) {
 			continue
 		}
 		if s.users--; s.users == 0 {
 			if sets = slices.Delete(sets, i, i+1); len(sets) == 0 {
-				delete(n.sets, h)
+				n.sets.delete(h)
 			} else {
-				n.sets[h] = sets
+				n.sets.set(h, sets)
 			}
 		}
 		return

@@ -30,8 +30,6 @@ type lease struct {
 // live says whether the lease has not ended. Writers only.
 func (l *lease) live() bool { return l.end == live && l.holder.end == live }
 
-func (l *lease) covers(t int64) bool { return l.begin <= t && t < l.end }
-
 // An index maps the keys of one kind to their leases. Loads are free of locks;
 // all other methods need the cache's mutex.
 type index[K comparable] struct {
@@ -62,11 +60,12 @@ func (x index[K]) grant(k K, r *record, begin int64) {
 	x.m.Store(k, &lease{holder: r, begin: begin, end: live, next: x.load(k)})
 }
 
-// end ends r's lease of k. The lease stays, for look-ups of older data, until
-// it is dropped.
+// end ends r's lease of k, and those of the records that r succeeded, should at
+// be before their end. The leases stay, for look-ups of older data, until they
+// are dropped.
 func (x index[K]) end(k K, r *record, at int64) {
 	x.rewrite(k, func(l lease) (lease, bool) {
-		if l.holder == r && l.end > at {
+		if l.end > at && l.holder.source == r.source && l.holder.owner == r.owner {
 			l.end = max(at, l.begin)
 		}
 		return l, true

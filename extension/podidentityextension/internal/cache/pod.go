@@ -7,37 +7,21 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sync/atomic"
 
 	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
 )
 
 // A pod is what several sources' records say together. It lives as long as one
-// of its members does; then it keeps its last identity for the ended leases
-// that still point to it.
+// of its members does; the ended ones keep the view they had.
 type pod struct {
-	view    atomic.Pointer[view]
 	members []*record // live ones, the strongest source first
-}
-
-// A view is what readers see of a pod.
-type view struct {
-	identity *podidentity.Identity
-	kinds    keyKinds // that are known of the pod
-}
-
-// same says whether two views can be taken for one pod when an answer must
-// name one: the same name, and nothing that says the UIDs differ.
-func (v *view) same(w *view) bool {
-	a, b := v.identity, w.identity
-	return a.Name == b.Name && a.Namespace == b.Namespace && (a.UID == b.UID || a.UID == "" || b.UID == "")
 }
 
 // uid and sandboxes are the ids that tell pods apart for certain.
 func (p *pod) uid() string {
 	for _, m := range p.members {
-		if m.identity.UID != "" {
-			return m.identity.UID
+		if m.own.identity.UID != "" {
+			return m.own.identity.UID
 		}
 	}
 	return ""
@@ -63,7 +47,7 @@ func (p *pod) anchor() string {
 // holds says whether a member carries the id that was the pod's anchor.
 func (p *pod) holds(anchor string) bool {
 	return anchor == "" || slices.ContainsFunc(p.members, func(m *record) bool {
-		return m.identity.UID == anchor || m.sandbox == anchor
+		return m.own.identity.UID == anchor || m.sandbox == anchor
 	})
 }
 
@@ -76,12 +60,12 @@ func (p *pod) comparable(q *pod) bool {
 // named says whether a member has exactly this name.
 func (p *pod) named(id *podidentity.Identity) bool {
 	return id.Name != "" && slices.ContainsFunc(p.members, func(m *record) bool {
-		return m.identity.Name == id.Name && m.identity.Namespace == id.Namespace
+		return m.own.identity.Name == id.Name && m.own.identity.Namespace == id.Namespace
 	})
 }
 
 func (p *pod) add(r *record) {
-	r.pod.Store(p)
+	r.pod = p
 	p.members = append(p.members, r)
 	slices.SortStableFunc(p.members, func(a, b *record) int {
 		if c := cmp.Compare(a.source, b.source); c != 0 {
@@ -100,26 +84,24 @@ func (p *pod) refresh() {
 	if len(p.members) == 0 {
 		return
 	}
-	v := view{identity: mergeIdentities(p.members)}
+	v := merge(p.members)
 	for _, m := range p.members {
-		v.kinds |= m.kinds
-	}
-	if old := p.view.Load(); old == nil || old.kinds != v.kinds || old.identity != v.identity {
-		p.view.Store(&v)
+		m.view.Store(v)
 	}
 }
 
-// mergeIdentities takes each field from the first member that has it. Where one
-// member knows everything, its identity is shared, not copied.
-func mergeIdentities(members []*record) *podidentity.Identity {
-	first := members[0].identity
+// merge takes each field from the first member that has it. Where one member
+// knows everything, its view is shared, not copied.
+func merge(members []*record) *view {
+	first := members[0].own
 	if len(members) == 1 {
 		return first
 	}
-	m := *first
-	changed := false
+	v := *first
+	m, changed := &v.identity, false
 	for _, r := range members[1:] {
-		id := r.identity
+		id := &r.own.identity
+		v.kinds |= r.own.kinds
 		if m.Name == "" && id.Name != "" {
 			m.Name, m.Namespace, changed = id.Name, id.Namespace, true
 		}
@@ -129,10 +111,10 @@ func mergeIdentities(members []*record) *podidentity.Identity {
 		changed = mergeLabels(&m.Labels, id.Labels) || changed
 		changed = mergeLabels(&m.Annotations, id.Annotations) || changed
 	}
-	if !changed {
+	if !changed && v.kinds == first.kinds {
 		return first
 	}
-	return &m
+	return &v
 }
 
 // mergeLabels adds to *into what only from has, and says whether it had to.
@@ -163,13 +145,13 @@ func mergeLabels(into *map[string]string, from map[string]string) bool {
 // with the same name and one of the same keys. Pods that turn out to be one are
 // united.
 func (c *Cache) join(r *record) {
-	p := r.pod.Load()
+	p := r.pod
 	if p == nil {
 		p = &pod{}
 		p.add(r)
 		c.pods++
 	}
-	for l := c.uids.load(r.identity.UID); l != nil; l = l.next {
+	for l := c.uids.load(r.uid()); l != nil; l = l.next {
 		p = c.unite(p, l)
 	}
 	for l := c.sandboxes.load(r.sandbox); l != nil; l = l.next {
@@ -179,7 +161,7 @@ func (c *Cache) join(r *record) {
 }
 
 func (c *Cache) unite(p *pod, l *lease) *pod {
-	q := l.holder.pod.Load()
+	q := l.holder.pod
 	if !l.live() || p == q {
 		return p
 	}
@@ -198,9 +180,9 @@ func (c *Cache) joinByName(p *pod, r *record) {
 	var others []*lease
 	consider := func(l *lease) {
 		for ; l != nil; l = l.next {
-			q := l.holder.pod.Load()
-			if !l.live() || q == p || !q.named(r.identity) || p.comparable(q) ||
-				slices.ContainsFunc(others, func(o *lease) bool { return o.holder.pod.Load() == q }) {
+			q := l.holder.pod
+			if !l.live() || q == p || !q.named(&r.own.identity) || p.comparable(q) ||
+				slices.ContainsFunc(others, func(o *lease) bool { return o.holder.pod == q }) {
 				continue
 			}
 			others = append(others, l)
@@ -209,7 +191,7 @@ func (c *Cache) joinByName(p *pod, r *record) {
 	c.eachReusable(r, consider)
 	for i, a := range others {
 		for _, b := range others[:i] {
-			if a.holder.pod.Load().comparable(b.holder.pod.Load()) {
+			if a.holder.pod.comparable(b.holder.pod) {
 				p.refresh()
 				return
 			}
@@ -225,7 +207,7 @@ func (c *Cache) joinByName(p *pod, r *record) {
 // to pod.
 func (c *Cache) eachReusable(r *record, f func(*lease)) {
 	for _, a := range r.addrs {
-		f(c.addrs.load(a))
+		f(c.addrs.find(a))
 	}
 	if r.netns != 0 {
 		f(c.netns.load(r.netns))

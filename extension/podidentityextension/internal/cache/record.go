@@ -5,7 +5,6 @@ package cache
 
 import (
 	"encoding/hex"
-	"net/netip"
 	"slices"
 	"sync/atomic"
 
@@ -22,6 +21,20 @@ const (
 	kindNetNS
 	kindAddress
 )
+
+// A view is what is known of a pod: its identity and which kinds of keys it has.
+// It never changes once readers can see it.
+type view struct {
+	kinds    keyKinds
+	identity podidentity.Identity
+}
+
+// same says whether two views can be taken for one pod when an answer must name
+// one: the same name, and nothing that says that the UIDs differ.
+func (v *view) same(w *view) bool {
+	a, b := &v.identity, &w.identity
+	return a.Name == b.Name && a.Namespace == b.Namespace && (a.UID == b.UID || a.UID == "" || b.UID == "")
+}
 
 // guid is an HNS endpoint's id, in one spelling for all.
 type guid [16]byte
@@ -47,10 +60,9 @@ func parseGUID(s string) (g guid, ok bool) {
 }
 
 // A record is what one source says of one pod, for as long as the keys stay the
-// same. Readers use pod, kinds and nothing else of it; the rest is the writers'.
+// same. Readers use its view and nothing else; the rest is the writers'.
 type record struct {
-	pod   atomic.Pointer[pod]
-	kinds keyKinds // of its keys, whatever became of them
+	view atomic.Pointer[view] // what all sources say of the pod; from the record's end on, what they said then
 
 	source   uint8 // rank in the order of precedence, 0 first
 	stated   bool  // begin is the source's word, not the time of first sight
@@ -60,10 +72,11 @@ type record struct {
 	owner    string
 	sandbox  string
 	netns    uint64
-	identity *podidentity.Identity
-	addrs    []netip.Addr
+	own      *view // what this source says
+	pod      *pod
+	addrs    []address
 	hns      []guid
-	released []netip.Addr // claimed by the source, but gone with the pod's dead sandbox
+	released []address // claimed by the source, but gone with the pod's dead sandbox
 }
 
 // newRecord takes over what can be resolved of r: usable addresses, once each,
@@ -73,8 +86,8 @@ func newRecord(r *podidentity.Record, source uint8) *record {
 	if !r.HostNetwork {
 		n.netns = r.NetNS
 		for _, a := range r.Addresses {
-			if a, ok := podidentity.NormalizeAddr(a); ok && !slices.Contains(n.addrs, a) {
-				n.addrs = append(n.addrs, a)
+			if a, ok := podidentity.NormalizeAddr(a); ok && !n.holds(addressOf(a)) {
+				n.addrs = append(n.addrs, addressOf(a))
 			}
 		}
 		for _, s := range r.HNSEndpoints {
@@ -84,20 +97,24 @@ func newRecord(r *podidentity.Record, source uint8) *record {
 		}
 	}
 	n.addrs, n.hns = slices.Clip(n.addrs), slices.Clip(n.hns)
-	n.kinds = n.keyKinds(r.Identity.UID)
 	return n
 }
 
 // copy returns a live record that says the same.
 func (r *record) copy() *record {
 	return &record{
-		kinds: r.kinds, source: r.source, stated: r.stated, begin: r.begin, end: live,
-		owner: r.owner, sandbox: r.sandbox, netns: r.netns, identity: r.identity,
+		source: r.source, stated: r.stated, begin: r.begin, end: live,
+		owner: r.owner, sandbox: r.sandbox, netns: r.netns, own: r.own,
 		addrs: r.addrs, hns: r.hns, released: r.released,
 	}
 }
 
-func (r *record) keyKinds(uid string) (k keyKinds) {
+func (r *record) holds(a address) bool { return slices.Contains(r.addrs, a) }
+
+// uid is the pod's UID as this source has it.
+func (r *record) uid() string { return r.own.identity.UID }
+
+func (r *record) kinds(uid string) (k keyKinds) {
 	if uid != "" {
 		k |= kindUID
 	}
@@ -119,7 +136,7 @@ func (r *record) keyKinds(uid string) (k keyKinds) {
 // sameKeys says whether a source repeats itself: the same keys for the same pod.
 func (r *record) sameKeys(n *record, id *podidentity.Identity) bool {
 	return r.sandbox == n.sandbox && r.netns == n.netns &&
-		r.identity.UID == id.UID && r.identity.Name == id.Name && r.identity.Namespace == id.Namespace &&
+		r.own.identity.UID == id.UID && r.own.identity.Name == id.Name && r.own.identity.Namespace == id.Namespace &&
 		slices.Equal(r.addrs, n.addrs) && slices.Equal(r.hns, n.hns)
 }
 
@@ -127,6 +144,6 @@ func (r *record) sameKeys(n *record, id *podidentity.Identity) bool {
 // that was known has become something else.
 func (r *record) extends(n *record, id *podidentity.Identity) bool {
 	kept := func(before, after string) bool { return before == "" || before == after }
-	return kept(r.identity.UID, id.UID) && kept(r.sandbox, n.sandbox) &&
-		kept(r.identity.Name, id.Name) && kept(r.identity.Namespace, id.Namespace)
+	return kept(r.own.identity.UID, id.UID) && kept(r.sandbox, n.sandbox) &&
+		kept(r.own.identity.Name, id.Name) && kept(r.own.identity.Namespace, id.Namespace)
 }

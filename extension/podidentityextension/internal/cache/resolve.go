@@ -63,8 +63,9 @@ func (c *Cache) resolve(q *podidentity.Query, t int64) (*podidentity.Identity, p
 		}
 		asked |= kindNetNS
 	}
-	if addr, ok := podidentity.NormalizeAddr(q.Address); ok {
-		if l := c.addrs.load(addr); l != nil {
+	if q.Address.IsValid() {
+		// Addresses that can't tell pods apart are no keys: they are never found.
+		if l := c.addrs.find(addressOf(q.Address)); l != nil {
 			id, kinds, outcome := l.at(t, false)
 			return checked(id, kinds&asked, outcome)
 		}
@@ -85,62 +86,47 @@ func checked(id *podidentity.Identity, contradicted keyKinds, outcome podidentit
 // are known of it. unique says that the key is never given to a second pod, so
 // that data from before the first lease is the same pod's too: a source may
 // learn of a pod after the pod's first packets.
+//
+// A pod whose name no source knows yet has nothing to say, and its lease is no
+// claim against another pod: it may turn out to be the same.
 func (l *lease) at(t int64, unique bool) (*podidentity.Identity, keyKinds, podidentity.Outcome) {
-	if l.next == nil { // nearly always
-		v := l.holder.pod.Load().view.Load()
-		switch {
-		case v.identity.Name == "":
-			return nil, 0, podidentity.Unknown
-		case l.covers(t), unique && t < l.begin:
-			return v.identity, v.kinds | l.holder.kinds, podidentity.Found
-		case t < l.begin:
-			return nil, 0, podidentity.Unknown
-		}
-		return nil, 0, podidentity.Ended
-	}
-	return l.search(t, unique)
-}
-
-// search is at for a key with several leases.
-func (l *lease) search(t int64, unique bool) (*podidentity.Identity, keyKinds, podidentity.Outcome) {
 	var (
-		found  *view
-		kinds  keyKinds
-		ended  bool
-		oldest *lease
+		found *view
+		kinds keyKinds
+		first = l
+		ended bool
 	)
 	for ; l != nil; l = l.next {
-		v := l.holder.pod.Load().view.Load()
-		if v.identity.Name == "" { // nothing to say, and no claim to be another pod
+		if t < l.begin || t >= l.end {
+			ended = ended || t >= l.end
+			if l.begin < first.begin {
+				first = l
+			}
 			continue
 		}
-		if oldest == nil || l.begin <= oldest.begin {
-			oldest = l
-		}
-		if !l.covers(t) {
-			ended = ended || l.end <= t
-			continue
-		}
+		v := l.holder.view.Load()
 		switch {
+		case v.identity.Name == "":
+			continue
 		case found == nil:
-			found, kinds = v, v.kinds|l.holder.kinds
+			found, kinds = v, v.kinds
+			continue
 		case !found.same(v):
 			return nil, 0, podidentity.Ambiguous
-		default:
-			if found.identity.UID == "" {
-				found = v
-			}
-			kinds |= v.kinds | l.holder.kinds
+		case found.identity.UID == "":
+			found = v
 		}
+		kinds |= v.kinds
 	}
 	switch {
 	case found != nil:
-		return found.identity, kinds, podidentity.Found
+		return &found.identity, kinds, podidentity.Found
 	case ended:
 		return nil, 0, podidentity.Ended
-	case unique && oldest != nil:
-		v := oldest.holder.pod.Load().view.Load()
-		return v.identity, v.kinds | oldest.holder.kinds, podidentity.Found
+	case unique && t < first.begin:
+		if v := first.holder.view.Load(); v.identity.Name != "" {
+			return &v.identity, v.kinds, podidentity.Found
+		}
 	}
 	return nil, 0, podidentity.Unknown
 }

@@ -6,7 +6,6 @@ package cache
 import (
 	"maps"
 	"math"
-	"net/netip"
 	"slices"
 
 	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
@@ -19,14 +18,14 @@ func (c *Cache) put(source uint8, r *podidentity.Record, seen, now int64) {
 	if n.stated {
 		n.begin = min(r.Begin.UnixNano(), now) // a begin to come is a clock that was set back
 	}
-	old := c.owners[source][r.Owner]
+	old := c.owners[source].get(r.Owner)
 	if c.buried(n, old) {
 		if old == nil || !old.dead {
 			if old != nil {
 				c.end(old, n.end)
 			}
 			n.dead = true
-			c.owners[source][r.Owner] = n
+			c.owners[source].set(r.Owner, n)
 		}
 		return
 	}
@@ -41,7 +40,7 @@ func (c *Cache) put(source uint8, r *podidentity.Record, seen, now int64) {
 		old.released = n.released
 		c.relabel(old, &r.Identity)
 	case old.extends(n, &r.Identity):
-		n.identity = c.intern.identity(&r.Identity)
+		n.own = c.intern.view(&r.Identity, n.kinds(r.Identity.UID))
 		c.rekey(old, n, now)
 	default: // another pod under the same owner's name
 		if n.stated {
@@ -56,10 +55,10 @@ func (c *Cache) put(source uint8, r *podidentity.Record, seen, now int64) {
 // begin gives n its keys, strongest first, so that a reader who misses a strong
 // key of a new pod misses the weaker ones too.
 func (c *Cache) begin(n *record, id *podidentity.Identity) {
-	n.identity = c.intern.identity(id)
-	c.owners[n.source][n.owner] = n
+	n.own = c.intern.view(id, n.kinds(id.UID))
+	c.owners[n.source].set(n.owner, n)
 	c.join(n)
-	if uid := n.identity.UID; uid != "" {
+	if uid := n.uid(); uid != "" {
 		c.uids.grant(uid, n, n.begin)
 	}
 	if n.sandbox != "" {
@@ -72,7 +71,15 @@ func (c *Cache) begin(n *record, id *podidentity.Identity) {
 		c.netns.grant(n.netns, n, n.begin)
 	}
 	for _, a := range n.addrs {
-		c.addrs.grant(a, n, n.begin)
+		c.addrs.grant(c.addrs.key(a), n, n.begin)
+	}
+}
+
+// lose takes r from its source's owners.
+func (c *Cache) lose(r *record, at int64) {
+	c.owners[r.source].delete(r.owner)
+	if !r.dead {
+		c.end(r, at)
 	}
 }
 
@@ -80,7 +87,7 @@ func (c *Cache) begin(n *record, id *podidentity.Identity) {
 // other sources' records.
 func (c *Cache) end(r *record, at int64) {
 	r.end = max(at, r.begin)
-	if uid := r.identity.UID; uid != "" {
+	if uid := r.uid(); uid != "" {
 		c.uids.end(uid, r, at)
 	}
 	if r.sandbox != "" {
@@ -93,11 +100,11 @@ func (c *Cache) end(r *record, at int64) {
 		c.netns.end(r.netns, r, at)
 	}
 	for _, a := range r.addrs {
-		c.addrs.end(a, r, at)
+		c.addrs.end(c.addrs.key(a), r, at)
 	}
 	c.expireLater(r)
 
-	p := r.pod.Load()
+	p := r.pod
 	anchor := p.anchor()
 	p.remove(r)
 	switch {
@@ -122,11 +129,10 @@ func (c *Cache) refound(p *pod, at int64) {
 		m.end = max(at, m.begin)
 	}
 	for _, m := range rest {
-		n := m.copy()
-		n.begin = m.end
-		c.owners[n.source][n.owner] = n
+		n := m.copy() // with its begin, which is the source's word; its leases have their own
+		c.owners[n.source].set(n.owner, n)
 		c.join(n)
-		if uid := n.identity.UID; uid != "" {
+		if uid := n.uid(); uid != "" {
 			c.uids.pass(uid, m, n, m.end)
 		}
 		if n.sandbox != "" {
@@ -139,9 +145,9 @@ func (c *Cache) refound(p *pod, at int64) {
 			c.netns.pass(n.netns, m, n, m.end)
 		}
 		for _, a := range n.addrs {
-			c.addrs.pass(a, m, n, m.end)
+			c.addrs.pass(c.addrs.key(a), m, n, m.end)
 		}
-		c.intern.again(n.identity)
+		c.intern.again(n.own)
 		c.expireLater(m)
 	}
 }
@@ -150,13 +156,13 @@ func (c *Cache) refound(p *pod, at int64) {
 // have keep their begin, new ones begin now, lost ones end now.
 func (c *Cache) rekey(old, n *record, now int64) {
 	n.begin, n.stated, old.end = old.begin, old.stated, now
-	p := old.pod.Load()
+	p := old.pod
 	p.remove(old)
 	p.add(n)
-	c.owners[n.source][n.owner] = n
+	c.owners[n.source].set(n.owner, n)
 	c.join(n)
 	// UID and sandbox stay or become known; they were this pod's from the start.
-	if uid := n.identity.UID; uid != "" {
+	if uid := n.uid(); uid != "" {
 		replaceKey(c.uids, []string{uid}, old, n, n.begin)
 	}
 	if n.sandbox != "" {
@@ -166,7 +172,9 @@ func (c *Cache) rekey(old, n *record, now int64) {
 	if n.netns != 0 {
 		replaceKey(c.netns, []uint64{n.netns}, old, n, now)
 	}
-	replaceKey(c.addrs, n.addrs, old, n, now)
+	for _, a := range n.addrs {
+		replaceKey(c.addrs.index, []uint64{c.addrs.key(a)}, old, n, now)
+	}
 	lost := false
 	for _, g := range old.hns {
 		if !slices.Contains(n.hns, g) {
@@ -180,7 +188,7 @@ func (c *Cache) rekey(old, n *record, now int64) {
 	}
 	for _, a := range old.addrs {
 		if !slices.Contains(n.addrs, a) {
-			c.addrs.end(a, old, now)
+			c.addrs.end(c.addrs.key(a), old, now)
 			lost = true
 		}
 	}
@@ -188,7 +196,7 @@ func (c *Cache) rekey(old, n *record, now int64) {
 		c.expireLater(old)
 		c.rejoin(old)
 	} else {
-		c.intern.release(old.identity)
+		c.intern.release(old.own)
 	}
 }
 
@@ -205,13 +213,13 @@ func replaceKey[K comparable](x index[K], keys []K, old, n *record, begin int64)
 
 // relabel takes over labels and annotations that changed.
 func (c *Cache) relabel(r *record, id *podidentity.Identity) {
-	if maps.Equal(r.identity.Labels, id.Labels) && maps.Equal(r.identity.Annotations, id.Annotations) {
+	if maps.Equal(r.own.identity.Labels, id.Labels) && maps.Equal(r.own.identity.Annotations, id.Annotations) {
 		return
 	}
-	old := r.identity
-	r.identity = c.intern.identity(id)
+	old := r.own
+	r.own = c.intern.view(id, old.kinds)
 	c.intern.release(old)
-	r.pod.Load().refresh()
+	r.pod.refresh()
 }
 
 // rejoin lets the other holders of r's keys look again for their pod: what kept
@@ -220,7 +228,7 @@ func (c *Cache) rejoin(r *record) {
 	c.eachReusable(r, func(l *lease) {
 		for ; l != nil; l = l.next {
 			if l.live() {
-				c.joinByName(l.holder.pod.Load(), l.holder)
+				c.joinByName(l.holder.pod, l.holder)
 			}
 		}
 	})
@@ -229,7 +237,7 @@ func (c *Cache) rejoin(r *record) {
 // release ends what the pod's records without a sandbox of their own claim of
 // the addresses that a dead sandbox held: they were that sandbox's.
 func (c *Cache) release(dead *record, at int64) {
-	for _, m := range slices.Clone(dead.pod.Load().members) {
+	for _, m := range slices.Clone(dead.pod.members) {
 		if m.sandbox != "" {
 			continue
 		}
@@ -239,15 +247,15 @@ func (c *Cache) release(dead *record, at int64) {
 		}
 		n := m.copy()
 		n.addrs, n.released = left, append(slices.Clone(m.released), without(m.addrs, left)...)
-		c.intern.again(n.identity)
+		c.intern.again(n.own)
 		c.rekey(m, n, at)
 	}
 }
 
 // without returns addrs less those in gone.
-func without(addrs, gone []netip.Addr) []netip.Addr {
+func without(addrs, gone []address) []address {
 	if len(gone) == 0 {
 		return addrs
 	}
-	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return slices.Contains(gone, a) })
+	return slices.DeleteFunc(slices.Clone(addrs), func(a address) bool { return slices.Contains(gone, a) })
 }

@@ -1,0 +1,477 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cache
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
+)
+
+// The model is the rules said plainly: a list of claims, searched from end to
+// end. It knows which pod a record is about, where the cache has to find out.
+
+// life is the truth about a pod.
+type life struct {
+	uid, sandbox, name string
+	netns              uint64
+	addrs              []netip.Addr
+}
+
+// claim is a source's word that a pod has a key in [begin, end).
+type claim struct {
+	pod        *life
+	source     int
+	key        any // string "u…" or "s…", uint64, netip.Addr
+	begin, end int64
+	deadline   int64 // of an ended claim, monotonic
+}
+
+type listing struct {
+	pod      *life
+	stated   bool
+	begin    int64
+	keys     []any
+	dead     bool
+	died     int64
+	released []any
+}
+
+type death struct {
+	source       int
+	at, deadline int64
+}
+
+type model struct {
+	clock  *fakeClock
+	claims []*claim
+	lists  [numSources]map[string]*listing
+	deaths map[string]death
+}
+
+func newModel(clock *fakeClock) *model {
+	m := &model{clock: clock, deaths: map[string]death{}}
+	for i := range m.lists {
+		m.lists[i] = map[string]*listing{}
+	}
+	return m
+}
+
+// tells returns what a source would say of a pod: CRI all, the API server no
+// sandbox, a file no UID.
+func (p *life) tells(source int) podidentity.Record {
+	r := podidentity.Record{
+		Owner: p.sandbox, Sandbox: p.sandbox, NetNS: p.netns, Addresses: p.addrs,
+		Identity: podidentity.Identity{Name: p.name, Namespace: "shop", UID: p.uid},
+	}
+	switch source {
+	case k8s:
+		r.Owner, r.Sandbox, r.NetNS = p.uid, "", 0
+	case file:
+		r.Identity.UID, r.NetNS = "", 0
+	}
+	return r
+}
+
+func keysOf(r *podidentity.Record) (keys []any) {
+	if r.Identity.UID != "" {
+		keys = append(keys, r.Identity.UID)
+	}
+	if r.Sandbox != "" {
+		keys = append(keys, r.Sandbox)
+	}
+	if r.NetNS != 0 {
+		keys = append(keys, r.NetNS)
+	}
+	for _, a := range r.Addresses {
+		keys = append(keys, a)
+	}
+	return keys
+}
+
+func (m *model) put(source int, p *life, r podidentity.Record, seen int64) {
+	now := m.clock.wall.Load()
+	begin := seen
+	if !r.Begin.IsZero() {
+		begin = min(now, r.Begin.UnixNano())
+	}
+	old := m.lists[source][r.Owner]
+	if r.Sandbox != "" {
+		died, isDead := int64(0), false
+		if d, ok := m.deaths[r.Sandbox]; ok && d.source == source {
+			delete(m.deaths, r.Sandbox)
+		} else if ok {
+			died, isDead = d.at, true
+		} else if old != nil && old.dead {
+			died, isDead = old.died, true
+		}
+		if isDead && !(!r.Begin.IsZero() && begin > died) {
+			if old != nil && !old.dead {
+				m.end(source, old, died)
+			}
+			if old == nil || !old.dead {
+				m.lists[source][r.Owner] = &listing{pod: p, dead: true, died: died}
+			}
+			return
+		}
+	}
+	l := &listing{pod: p, stated: !r.Begin.IsZero(), begin: begin}
+	if old != nil && !old.dead {
+		l = old
+	}
+	m.lists[source][r.Owner] = l
+	var keys []any
+	l.released = slices.DeleteFunc(l.released, func(k any) bool { return !slices.Contains(keysOf(&r), k) })
+	for _, k := range keysOf(&r) {
+		if !slices.Contains(l.released, k) {
+			keys = append(keys, k)
+		}
+	}
+	for _, k := range keys {
+		if slices.Contains(l.keys, k) {
+			continue
+		}
+		from := begin
+		if l == old {
+			from = now
+		}
+		m.claims = append(m.claims, &claim{pod: p, source: source, key: k, begin: from, end: live})
+	}
+	for _, k := range l.keys {
+		if !slices.Contains(keys, k) {
+			m.endClaim(source, p, k, now)
+		}
+	}
+	l.keys = keys
+}
+
+func (m *model) endClaim(source int, p *life, key any, at int64) {
+	for _, c := range m.claims {
+		if c.source != source || c.pod != p || c.key != key || c.end <= at {
+			continue
+		}
+		if c.end == live {
+			c.deadline = m.clock.mono.Load() + int64(grace) - max(0, m.clock.wall.Load()-max(at, c.begin))
+		}
+		c.end = max(at, c.begin) // an earlier claim of the same owner, too
+	}
+}
+
+func (m *model) end(source int, l *listing, at int64) {
+	for _, k := range l.keys {
+		m.endClaim(source, l.pod, k, at)
+	}
+	l.keys = nil
+}
+
+func (m *model) lose(source int, owner string, at int64) {
+	if l := m.lists[source][owner]; l != nil {
+		if !l.dead {
+			m.end(source, l, max(at, l.begin))
+		}
+		delete(m.lists[source], owner)
+	}
+}
+
+func (m *model) endOwner(source int, owner string, at int64, terminal bool) {
+	l := m.lists[source][owner]
+	if l != nil && l.stated && at < l.begin {
+		return
+	}
+	sandbox := owner
+	if l != nil {
+		sandbox = l.pod.tells(source).Sandbox
+	}
+	if terminal && sandbox != "" {
+		d, known := m.deaths[sandbox]
+		if !known {
+			d = death{source: source, at: at}
+		}
+		d.deadline = m.clock.mono.Load() + int64(max(grace, leastBurial))
+		m.deaths[sandbox] = d
+		var dying []*listing
+		for s := range m.lists {
+			for _, x := range m.lists[s] {
+				if !x.dead && x.pod.tells(s).Sandbox == sandbox && !(x.stated && x.begin > at) {
+					dying = append(dying, x)
+				}
+			}
+		}
+		for _, x := range dying { // what the API server says of the pod's addresses was the sandbox's
+			for _, y := range m.lists[k8s] {
+				if y.pod != x.pod || y.dead {
+					continue
+				}
+				for _, k := range x.keys {
+					if _, isAddr := k.(netip.Addr); isAddr && slices.Contains(y.keys, k) {
+						m.endClaim(k8s, y.pod, k, at)
+						y.keys = slices.DeleteFunc(slices.Clone(y.keys), func(o any) bool { return o == k })
+						y.released = append(y.released, k)
+					}
+				}
+			}
+		}
+		for s := range m.lists {
+			for o, x := range m.lists[s] {
+				if slices.Contains(dying, x) && !(s == source && o == owner) {
+					m.end(s, x, max(at, x.begin))
+					*x = listing{pod: x.pod, dead: true, died: max(at, x.begin)}
+				}
+			}
+		}
+	}
+	m.lose(source, owner, at)
+}
+
+func (m *model) expire() {
+	mono := m.clock.mono.Load()
+	m.claims = slices.DeleteFunc(m.claims, func(c *claim) bool { return c.end != live && c.deadline <= mono })
+	for s, d := range m.deaths {
+		if d.deadline <= mono {
+			delete(m.deaths, s)
+		}
+	}
+}
+
+// ask returns who can have the key at t, and the outcome if that is one pod or
+// none.
+func (m *model) ask(key any, t int64) (holders []*life, outcome podidentity.Outcome) {
+	_, unique := key.(string)
+	var first *claim
+	ended := false
+	for _, c := range m.claims {
+		if c.key != key {
+			continue
+		}
+		if first == nil || c.begin < first.begin {
+			first = c
+		}
+		if c.begin <= t && t < c.end {
+			if !slices.Contains(holders, c.pod) {
+				holders = append(holders, c.pod)
+			}
+		} else if t >= c.end {
+			ended = true
+		}
+	}
+	switch {
+	case len(holders) == 1:
+		return holders, podidentity.Found
+	case len(holders) > 1:
+		return holders, podidentity.Ambiguous
+	case ended:
+		return nil, podidentity.Ended
+	case first != nil && unique:
+		return []*life{first.pod}, podidentity.Found
+	}
+	return nil, podidentity.Unknown
+}
+
+// A history drives a cache and the model through the same random life of a node.
+type history struct {
+	t     *testing.T
+	rnd   *rand.Rand
+	n     *node
+	m     *model
+	pods  []*life
+	names int // how many different names pods have, 0 for a new one each
+	log   []string
+}
+
+func (h *history) say(format string, args ...any) {
+	h.log = append(h.log, fmt.Sprintf("%6.1fs ", h.n.clock.now().Sub(testEpoch).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// born makes a pod with few addresses and namespaces to choose from, so that
+// they are reused, often at once.
+func (h *history) born() *life {
+	i := len(h.pods)
+	p := &life{
+		uid: fmt.Sprintf("u%d", i), sandbox: fmt.Sprintf("s%d", i), name: fmt.Sprintf("pod-%d", i),
+		netns: 100 + h.rnd.Uint64N(6),
+	}
+	if h.names > 0 {
+		p.name = fmt.Sprintf("pod-%d", h.rnd.IntN(h.names))
+	}
+	for range 1 + h.rnd.IntN(2) {
+		a := randomAddr(h.rnd)
+		if !slices.Contains(p.addrs, a) {
+			p.addrs = append(p.addrs, a)
+		}
+	}
+	h.pods = append(h.pods, p)
+	return p
+}
+
+func randomAddr(rnd *rand.Rand) netip.Addr {
+	if rnd.IntN(2) == 0 {
+		return netip.AddrFrom4([4]byte{10, 0, 0, byte(rnd.IntN(5))})
+	}
+	return netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(rnd.IntN(5))})
+}
+
+// recent returns one of the last few pods.
+func (h *history) recent() *life {
+	if len(h.pods) == 0 {
+		return h.born()
+	}
+	last := min(len(h.pods), 6)
+	return h.pods[len(h.pods)-1-h.rnd.IntN(last)]
+}
+
+// record is what a source says now, with a begin in the past or without.
+func (h *history) record(source int, p *life) podidentity.Record {
+	r := p.tells(source)
+	if h.rnd.IntN(2) == 0 {
+		r.Begin = h.n.clock.now().Add(-time.Duration(h.rnd.IntN(3000)) * time.Millisecond)
+	}
+	if h.rnd.IntN(5) == 0 && len(r.Addresses) > 1 {
+		r.Addresses = r.Addresses[:1] // not all of them are known yet
+	}
+	return r
+}
+
+func brief(r podidentity.Record) string {
+	begin := "-"
+	if !r.Begin.IsZero() {
+		begin = r.Begin.Sub(testEpoch).String()
+	}
+	return fmt.Sprintf("%s %s sandbox=%s netns=%d %v since %s", r.Identity.Name, r.Identity.UID, r.Sandbox, r.NetNS, r.Addresses, begin)
+}
+
+func (h *history) step() {
+	source := []int{cri, k8s, file}[h.rnd.IntN(3)]
+	now := h.n.clock.now()
+	switch h.rnd.IntN(10) {
+	case 0, 1:
+		h.born()
+		fallthrough
+	case 2, 3:
+		p := h.recent()
+		r := h.record(source, p)
+		h.say("put %d %s", source, brief(r))
+		h.n.Put(source, r, false)
+		h.m.put(source, p, r, now.UnixNano())
+	case 4, 5:
+		owner := h.recent().tells(source).Owner
+		when := now.Add(-time.Duration(h.rnd.IntN(2)*h.rnd.IntN(2000)) * time.Millisecond)
+		terminal := source == cri && h.rnd.IntN(2) == 0
+		h.say("end %d %s at %v terminal %v", source, owner, when.Sub(testEpoch), terminal)
+		h.n.End(source, owner, when, terminal)
+		h.m.endOwner(source, owner, when.UnixNano(), terminal)
+	case 6:
+		var records []podidentity.Record
+		var pods []*life
+		for _, p := range h.pods[max(0, len(h.pods)-6):] {
+			if h.rnd.IntN(2) == 0 {
+				records, pods = append(records, h.record(source, p)), append(pods, p)
+			}
+		}
+		h.say("replace %d:", source)
+		for _, r := range records {
+			h.say("  %s", brief(r))
+		}
+		h.n.Replace(source, records, now)
+		for owner := range h.m.lists[source] {
+			if !slices.ContainsFunc(records, func(r podidentity.Record) bool { return r.Owner == owner }) {
+				h.m.lose(source, owner, now.UnixNano())
+			}
+		}
+		for i, r := range records {
+			h.m.put(source, pods[i], r, now.UnixNano())
+		}
+	default:
+		h.n.clock.pass(time.Duration(h.rnd.IntN(8000)) * time.Millisecond)
+		h.n.Expire(time.Second)
+		h.m.expire()
+	}
+}
+
+func (h *history) check() {
+	var q podidentity.Query
+	var key any
+	switch p := h.recent(); h.rnd.IntN(4) {
+	case 0:
+		q.UID, key = p.uid, p.uid
+	case 1:
+		q.Sandbox, key = p.sandbox, p.sandbox
+	case 2:
+		q.NetNS, key = p.netns, p.netns
+	case 3:
+		q.Address = randomAddr(h.rnd)
+		key = q.Address
+	}
+	t := present
+	if h.rnd.IntN(3) > 0 {
+		q.At = h.n.clock.now().Add(-time.Duration(h.rnd.IntN(20000)) * time.Millisecond)
+		t = q.At.UnixNano()
+	}
+	id, outcome := h.n.Resolve(q)
+	holders, want := h.m.ask(key, t)
+	ok := outcome == want && (id == nil) == (want != podidentity.Found)
+	if id != nil {
+		ok = ok && slices.ContainsFunc(holders, func(p *life) bool {
+			return p.name == id.Name && (id.UID == "" || id.UID == p.uid)
+		})
+	}
+	if h.names > 0 {
+		// Of namesakes the cache cannot know all that the model does. It must not
+		// name anybody who never had the key.
+		ok = id == nil || slices.ContainsFunc(h.pods, func(p *life) bool {
+			all := p.tells(cri)
+			return p.name == id.Name && slices.Contains(keysOf(&all), key)
+		})
+	}
+	if !ok {
+		h.say("ask %v at %v: have %v %+v, want %v", key, q.At.Sub(testEpoch), outcome, id, want)
+		for _, p := range holders {
+			h.say("  of %+v", *p)
+		}
+		for _, line := range h.log[max(0, len(h.log)-100):] {
+			h.t.Log(line)
+		}
+		h.t.FailNow()
+	}
+}
+
+func (h *history) run(steps int) {
+	for range steps {
+		h.step()
+		for range 4 {
+			h.check()
+		}
+	}
+}
+
+// TestCacheAgreesWithModel runs random lives of a node through the cache and the
+// model.
+func TestCacheAgreesWithModel(t *testing.T) {
+	for _, names := range []int{0, 2} {
+		for seed := range uint64(150) {
+			t.Run(fmt.Sprintf("names=%d/seed=%d", names, seed), func(t *testing.T) {
+				n := newNode(t)
+				h := &history{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(names))), n: n, m: newModel(n.clock), names: names}
+				h.run(400)
+			})
+		}
+	}
+}
+
+// FuzzCache is the same with the seed and the length from the fuzzer.
+func FuzzCache(f *testing.F) {
+	f.Add(uint64(1), uint16(50), false)
+	f.Fuzz(func(t *testing.T, seed uint64, steps uint16, namesakes bool) {
+		n := newNode(t)
+		h := &history{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), n: n, m: newModel(n.clock)}
+		if namesakes {
+			h.names = 2
+		}
+		h.run(int(steps) % 1000)
+	})
+}
