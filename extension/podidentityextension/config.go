@@ -35,7 +35,8 @@ type Config struct {
 func (cfg *Config) Unmarshal(conf *confmap.Conf) error {
 	rest := confmap.NewFromStringMap(conf.ToStringMap())
 	rest.Delete("sources")
-	if err := rest.Unmarshal(cfg); err != nil {
+	type plain Config // without this method, which Unmarshal would call again
+	if err := rest.Unmarshal((*plain)(cfg)); err != nil {
 		return err
 	}
 	named, isMap := conf.Get("sources").(map[string]any)

@@ -22,6 +22,8 @@ type fakeIdentities struct {
 	component.ShutdownFunc
 	leases []fakeLease
 	ready  chan struct{}
+
+	labels, annotations []string // wanted
 }
 
 // fakeLease is a pod's keys from Record.Begin to end; no end is the zero time.
@@ -39,7 +41,9 @@ func newFake(leases ...fakeLease) *fakeIdentities {
 func (f *fakeIdentities) Synced() <-chan struct{} { return f.ready }
 
 // Want implements podidentity.Resolver; the fake has every label.
-func (f *fakeIdentities) Want(_, _ []string) {}
+func (f *fakeIdentities) Want(labels, annotations []string) {
+	f.labels, f.annotations = append(f.labels, labels...), append(f.annotations, annotations...)
+}
 
 func (f *fakeIdentities) Resolve(q podidentity.Query) (*podidentity.Identity, podidentity.Outcome) {
 	if q.At.IsZero() {

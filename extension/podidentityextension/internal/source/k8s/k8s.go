@@ -97,7 +97,7 @@ func (s *podSource) run(pods podsAPI, sink source.Sink) {
 	go func() {
 		defer close(s.stopped)
 		reflector.RunWithContext(ctx)
-		w.lists.Wait()
+		w.lists.close()
 	}()
 }
 

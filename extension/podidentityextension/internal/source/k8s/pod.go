@@ -86,8 +86,7 @@ func kubeletUID(pod *corev1.Pod) string {
 	return string(pod.UID)
 }
 
-// pick returns the entries of m that keys name, nil if there are none. Keys and
-// values that many pods share are kept once.
+// pick returns the entries of m that keys name, nil if there are none.
 func pick(m map[string]string, keys []string) map[string]string {
 	var picked map[string]string
 	for _, k := range keys {
@@ -98,7 +97,7 @@ func pick(m map[string]string, keys []string) map[string]string {
 		if picked == nil {
 			picked = make(map[string]string, len(keys))
 		}
-		picked[k] = unique.Make(v).Value()
+		picked[k] = v
 	}
 	return picked
 }

@@ -128,11 +128,12 @@ func FuzzObserve(f *testing.F) {
 			t.Fatal("labels or annotations that nobody asked for")
 		}
 		now := t0
-		if at := o.endedAt(now); at.After(now) {
-			t.Fatalf("ended at %v, which is still to come", at)
-		}
-		if st := follow(podState{}, o, now); st.begin.After(now) {
+		st := follow(podState{}, o, now)
+		if st.begin.After(now) {
 			t.Fatalf("begins at %v, which is still to come", st.begin)
+		}
+		if at := st.endedAt(o, now); at.After(now) || at.Before(st.begin) {
+			t.Fatalf("ended at %v, having begun at %v, seen at %v", at, st.begin, now)
 		}
 	})
 }

@@ -22,6 +22,8 @@ type podStore struct {
 	want wanted
 	now  func() time.Time
 	pods map[podName]podState
+	// current is when the last event or list came.
+	current time.Time
 }
 
 var (
@@ -44,6 +46,18 @@ type podState struct {
 
 // holds reports whether uid is a pod whose end has not been reported.
 func (st podState) holds(uid string) bool { return uid != "" && st.uid == uid && !st.over }
+
+// endedAt returns when the pod ended: by the observation's word, unless that has
+// yet to come; not before it began, which a word in whole seconds can say.
+func (st podState) endedAt(o *observation, now time.Time) time.Time {
+	if !o.over || o.overAt.IsZero() || o.overAt.After(now) {
+		return now
+	}
+	if o.overAt.Before(st.begin) {
+		return st.begin
+	}
+	return o.overAt
+}
 
 // follow returns the state that follows prev, the state of the pod's name, from
 // an observation, and settles the record's Begin.
@@ -97,7 +111,7 @@ func (s *podStore) put(obj any) error {
 	if err != nil {
 		return err
 	}
-	now := s.now()
+	now := s.tick()
 	name := nameOf(o)
 	prev := s.pods[name]
 	if prev.uid != o.record.Owner && prev.holds(prev.uid) {
@@ -110,7 +124,7 @@ func (s *podStore) put(obj any) error {
 	case !next.over:
 		s.sink.Put(o.record)
 	case prev.holds(next.uid):
-		s.sink.End(next.uid, o.endedAt(now), true)
+		s.sink.End(next.uid, prev.endedAt(o, now), true)
 	}
 	return nil
 }
@@ -118,7 +132,7 @@ func (s *podStore) put(obj any) error {
 // Delete takes the last state of a deleted pod, or a tombstone where that state
 // was missed.
 func (s *podStore) Delete(obj any) error {
-	now := s.now()
+	now := s.tick()
 	if tomb, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		if tomb.Obj == nil {
 			namespace, name, err := cache.SplitMetaNamespaceKey(tomb.Key)
@@ -135,12 +149,12 @@ func (s *podStore) Delete(obj any) error {
 		return err
 	}
 	name, uid := nameOf(o), o.record.Owner
-	if s.pods[name].uid == uid {
-		s.forget(name, o.endedAt(now))
+	if prev := s.pods[name]; prev.uid == uid {
+		s.forget(name, prev.endedAt(o, now))
 		return nil
 	}
 	// A late deletion: the name belongs to another pod by now, which keeps it.
-	s.sink.End(uid, o.endedAt(now), true)
+	s.sink.End(uid, now, true)
 	return nil
 }
 
@@ -153,9 +167,14 @@ func (s *podStore) forget(name podName, at time.Time) {
 }
 
 // Replace takes a list of every pod. Pods that it leaves out were deleted while
-// nobody watched.
+// nobody watched, so they may have lost their addresses to others at any time
+// since the watch was last heard of.
 func (s *podStore) Replace(objs []any, _ string) error {
-	now := s.now()
+	heard := s.current
+	now := s.tick()
+	if heard.IsZero() {
+		heard = now
+	}
 	pods := make(map[podName]podState, len(objs))
 	records := make([]podidentity.Record, 0, len(objs))
 	for i, obj := range objs {
@@ -172,17 +191,18 @@ func (s *podStore) Replace(objs []any, _ string) error {
 		case !next.over:
 			records = append(records, o.record)
 		case prev.holds(next.uid):
-			s.sink.End(next.uid, o.endedAt(now), true)
+			s.sink.End(next.uid, prev.endedAt(o, now), true)
 		}
 	}
 	s.pods = pods
 	s.recovered()
-	s.sink.Replace(records, now)
+	s.sink.Replace(records, heard)
 	return nil
 }
 
 // Bookmark takes the API server's word that the watch is up to date.
 func (s *podStore) Bookmark(string) error {
+	s.tick()
 	s.recovered()
 	s.sink.Synced()
 	return nil
@@ -195,10 +215,8 @@ func nameOf(o *observation) podName {
 	return podName{namespace: o.record.Identity.Namespace, name: o.record.Identity.Name}
 }
 
-// endedAt returns when the pod ended: its own word, unless that has yet to come.
-func (o *observation) endedAt(now time.Time) time.Time {
-	if !o.over || o.overAt.IsZero() || o.overAt.After(now) {
-		return now
-	}
-	return o.overAt
+// tick notes that the API server was heard of, and returns the time.
+func (s *podStore) tick() time.Time {
+	s.current = s.now()
+	return s.current
 }

@@ -140,7 +140,7 @@ func TestSameNameWithANewUIDInAList(t *testing.T) {
 	require.NoError(t, l.Replace([]any{running("web-0", "a", "10.9.0.5")}, "1"))
 	l.after(5 * time.Second)
 	require.NoError(t, l.Replace([]any{running("web-0", "b", "10.9.0.6")}, "9"))
-	assert.Equal(t, []ending{{"a", t0.Add(5 * time.Second), false}}, l.sink.ends)
+	assert.Equal(t, []ending{{"a", t0, false}}, l.sink.ends)
 	assert.Equal(t, []string{"b"}, l.sink.owners())
 }
 
@@ -250,15 +250,29 @@ func TestTombstoneInPlaceOfADelete(t *testing.T) {
 	require.Error(t, l.Delete(cache.DeletedFinalStateUnknown{Key: "a/b/c"}))
 }
 
-func TestPodsThatAListLeavesOutHaveEnded(t *testing.T) {
+func TestPodsThatAListLeavesOutEndedWhenTheWatchWasLastHeardOf(t *testing.T) {
 	l := newLife()
 	a, b := running("a", "a", "10.9.0.5"), running("b", "b", "10.9.0.6")
 	require.NoError(t, l.Replace([]any{a, b}, "1"))
+	l.after(10 * time.Second)
+	require.NoError(t, l.Bookmark("5"))
 	l.after(time.Minute)
 	require.NoError(t, l.Replace([]any{b}, "9"))
-	assert.Equal(t, []ending{{"a", t0.Add(time.Minute), false}}, l.sink.ends)
+	assert.Equal(t, []ending{{"a", t0.Add(10 * time.Second), false}}, l.sink.ends)
 	assert.Equal(t, []string{"b"}, l.sink.owners())
 	assert.Len(t, l.pods, 1)
+}
+
+func TestPodThatLivedForLessThanASecondEndsNotBeforeItBegan(t *testing.T) {
+	l := newLife()
+	pod := with(running("a", "a", "10.9.0.5"), func(p *corev1.Pod) {
+		p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(t0)
+	})
+	l.after(600 * time.Millisecond)
+	require.NoError(t, l.Add(pod))
+	l.after(900 * time.Millisecond)
+	require.NoError(t, l.Delete(with(with(pod, deleting), terminated(t0))))
+	assert.Equal(t, []ending{{"a", t0.Add(600 * time.Millisecond), true}}, l.sink.ends)
 }
 
 func TestClockBehindTheNodesEndsNoLeaseInTheFuture(t *testing.T) {

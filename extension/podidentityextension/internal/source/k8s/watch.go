@@ -40,9 +40,7 @@ type podWatch struct {
 	api    podsAPI
 	fields string // the field selector; empty for all pods
 	health *health
-	// lists counts the list calls under way, which the reflector does not wait
-	// for when it is stopped.
-	lists sync.WaitGroup
+	lists  calls
 	// streams: the reflector asks for the first list as a watch.
 	streams atomic.Bool
 	// refused is why the last watch was refused, nil if it wasn't.
@@ -57,8 +55,10 @@ func (w *podWatch) listWatch() *cache.ListWatch {
 // watching is refused: a list that nothing follows up is out of date at once,
 // and fetching it at every retry would only cost.
 func (w *podWatch) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	w.lists.Add(1)
-	defer w.lists.Done()
+	if !w.lists.begin() {
+		return nil, context.Canceled
+	}
+	defer w.lists.wg.Done()
 	if w.refused.Load() != nil && !w.streams.Load() {
 		probe, err := w.watch(ctx, metav1.ListOptions{TimeoutSeconds: new(int64(1))})
 		if err == nil {
@@ -155,6 +155,33 @@ func (w *podWatch) where() string {
 		return ""
 	}
 	return " with " + w.fields
+}
+
+// calls counts list calls under way: a reflector that is stopped does not wait
+// for its own, and may even start one then.
+type calls struct {
+	mu     sync.Mutex
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// begin counts a call, which ends with wg.Done; false after close.
+func (c *calls) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.wg.Add(1)
+	return true
+}
+
+// close lets no further call begin and waits for the others.
+func (c *calls) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.wg.Wait()
 }
 
 // boundedWatch ends with its own deadline, in case the server never ends it.
