@@ -27,6 +27,8 @@ type fakeIdentities struct {
 	component.ShutdownFunc
 	leases []fakeLease
 	ready  chan struct{}
+	// labels and annotations are what was wanted.
+	labels, annotations []string
 }
 
 // fakeLease is a pod's keys from Record.Begin to end; no end is the zero time.
@@ -45,6 +47,10 @@ func (f *fakeIdentities) Synced() <-chan struct{} { return f.ready }
 
 // Want implements podidentity.Resolver; the fake has every label.
 func (f *fakeIdentities) Want(_, _ []string) {}
+
+func (f *fakeIdentities) Want(labels, annotations []string) {
+	f.labels, f.annotations = append(f.labels, labels...), append(f.annotations, annotations...)
+}
 
 func (f *fakeIdentities) Resolve(q podidentity.Query) (*podidentity.Identity, podidentity.Outcome) {
 	if q.At.IsZero() {

@@ -64,6 +64,8 @@ func (m *mapResolver) Resolve(q podidentity.Query) (*podidentity.Identity, podid
 	return nil, podidentity.Unknown
 }
 
+func (m *mapResolver) Want(_, _ []string) {}
+
 func (m *mapResolver) Ready() <-chan struct{} { return m.ready }
 
 func startIdentities(tb testing.TB, env Env) component.Component {
