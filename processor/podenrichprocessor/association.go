@@ -39,6 +39,8 @@ type resourceKeys struct {
 	// container is the container.id. That of an application container is no
 	// sandbox's: asked together with the pod's address it would contradict it.
 	container string
+	// named says that one of the attributes that name a pod is there already.
+	named bool
 	// unusable says that a key has a value that it can't have.
 	unusable bool
 }
@@ -49,7 +51,10 @@ func readKeys(attrs pcommon.Map) resourceKeys {
 	for name, v := range attrs.All() {
 		switch name {
 		case attrPodUID:
+			r.named = true
 			r.set(keyUID, v)
+		case attrPodName, attrNamespace:
+			r.named = true
 		case attrHNSEndpoint:
 			r.endpoint = r.set(keyHNSEndpoint, v) || r.endpoint
 		case attrNetNS:

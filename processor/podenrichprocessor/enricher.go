@@ -162,7 +162,7 @@ func (e *enricher) newBatch(ctx context.Context) batch {
 func (b *batch) resource(attrs pcommon.Map, items int, at timeSpan) {
 	keys := readKeys(attrs)
 	id, o := b.find(attrs, &keys, at)
-	if o == found && !b.cfg.Overwrite && b.naming.contradicts(attrs, id) {
+	if o == found && keys.named && !b.cfg.Overwrite && b.naming.contradicts(attrs, id) {
 		o = conflict
 	}
 	if o == found {

@@ -7,11 +7,16 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/pipeline"
+	"go.opentelemetry.io/collector/processor/processortest"
 
 	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
+	"github.com/otelcol-retina/otelcol-retina/processor/podenrichprocessor/internal/metadata"
 )
 
 // fakeIdentities is a FAKE of the podidentity extension, for what the processor
@@ -22,8 +27,8 @@ type fakeIdentities struct {
 	component.ShutdownFunc
 	leases []fakeLease
 	ready  chan struct{}
-
-	labels, annotations []string // wanted
+	// labels and annotations are what was wanted.
+	labels, annotations []string
 }
 
 // fakeLease is a pod's keys from Record.Begin to end; no end is the zero time.
@@ -95,6 +100,13 @@ func (f *fakeIdentities) holder(q podidentity.Query, holds func(podidentity.Reco
 		return nil, podidentity.Mismatch
 	}
 	return &holder.Identity, podidentity.Found
+}
+
+// newBareEnricher is a processor of metrics that is not started.
+func newBareEnricher(tb testing.TB, cfg *Config) *enricher {
+	e, err := newEnricher(processortest.NewNopSettings(metadata.Type), cfg, pipeline.SignalMetrics)
+	require.NoError(tb, err)
+	return e
 }
 
 // notResolver is an extension of another kind.

@@ -17,29 +17,35 @@ func (e *enricher) processLogs(ctx context.Context, ld plog.Logs) (plog.Logs, er
 	b := e.newBatch(ctx)
 	for _, rl := range ld.ResourceLogs().All() {
 		records, at := 0, timeSpan{}
-		visitRecords(rl, func(_ pcommon.Map, ts pcommon.Timestamp) {
-			records++
-			at.add(ts)
-		})
+		for _, sl := range rl.ScopeLogs().All() {
+			records += sl.LogRecords().Len()
+			for _, r := range sl.LogRecords().All() {
+				at.add(recordTime(r))
+			}
+		}
 		b.resource(rl.Resource().Attributes(), records, at)
 		if len(e.peers) > 0 {
-			visitRecords(rl, b.item)
+			b.recordPeers(rl)
 		}
 	}
 	e.counters.add(ctx, &b.tally)
 	return ld, nil
 }
 
-// visitRecords calls visit for each log record of a resource.
-func visitRecords(rl plog.ResourceLogs, visit func(pcommon.Map, pcommon.Timestamp)) {
+// recordPeers writes the peers of a resource's log records.
+func (b *batch) recordPeers(rl plog.ResourceLogs) {
 	for _, sl := range rl.ScopeLogs().All() {
 		for _, r := range sl.LogRecords().All() {
-			ts := r.Timestamp()
-			if ts == 0 {
-				// The data model's advice for records whose own time is unknown.
-				ts = r.ObservedTimestamp()
-			}
-			visit(r.Attributes(), ts)
+			b.item(r.Attributes(), recordTime(r))
 		}
 	}
+}
+
+// recordTime is when a record's event happened or, where that is unknown, was
+// observed, as the logs data model advises.
+func recordTime(r plog.LogRecord) pcommon.Timestamp {
+	if ts := r.Timestamp(); ts != 0 {
+		return ts
+	}
+	return r.ObservedTimestamp()
 }

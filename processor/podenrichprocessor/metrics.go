@@ -16,52 +16,80 @@ func (e *enricher) processMetrics(ctx context.Context, md pmetric.Metrics) (pmet
 	}
 	b := e.newBatch(ctx)
 	for _, rm := range md.ResourceMetrics().All() {
-		points, at := 0, timeSpan{}
-		visitPoints(rm, func(_ pcommon.Map, ts pcommon.Timestamp) {
-			points++
-			at.add(ts)
-		})
+		points, at := pointTimes(rm)
 		b.resource(rm.Resource().Attributes(), points, at)
 		if len(e.peers) > 0 {
-			visitPoints(rm, b.item)
+			b.pointPeers(rm)
 		}
 	}
 	e.counters.add(ctx, &b.tally)
 	return md, nil
 }
 
-// visitPoints calls visit for each data point of a resource.
-func visitPoints(rm pmetric.ResourceMetrics, visit func(pcommon.Map, pcommon.Timestamp)) {
+// pointTimes counts a resource's data points and returns the time they span.
+func pointTimes(rm pmetric.ResourceMetrics) (points int, at timeSpan) {
 	for _, sm := range rm.ScopeMetrics().All() {
 		for _, m := range sm.Metrics().All() {
 			switch m.Type() {
 			case pmetric.MetricTypeGauge:
-				visitEach(m.Gauge().DataPoints(), visit)
+				points += addTimes(&at, m.Gauge().DataPoints())
 			case pmetric.MetricTypeSum:
-				visitEach(m.Sum().DataPoints(), visit)
+				points += addTimes(&at, m.Sum().DataPoints())
 			case pmetric.MetricTypeHistogram:
-				visitEach(m.Histogram().DataPoints(), visit)
+				points += addTimes(&at, m.Histogram().DataPoints())
 			case pmetric.MetricTypeExponentialHistogram:
-				visitEach(m.ExponentialHistogram().DataPoints(), visit)
+				points += addTimes(&at, m.ExponentialHistogram().DataPoints())
 			case pmetric.MetricTypeSummary:
-				visitEach(m.Summary().DataPoints(), visit)
+				points += addTimes(&at, m.Summary().DataPoints())
+			}
+		}
+	}
+	return points, at
+}
+
+// pointPeers writes the peers of a resource's data points.
+func (b *batch) pointPeers(rm pmetric.ResourceMetrics) {
+	for _, sm := range rm.ScopeMetrics().All() {
+		for _, m := range sm.Metrics().All() {
+			switch m.Type() {
+			case pmetric.MetricTypeGauge:
+				addPeers(b, m.Gauge().DataPoints())
+			case pmetric.MetricTypeSum:
+				addPeers(b, m.Sum().DataPoints())
+			case pmetric.MetricTypeHistogram:
+				addPeers(b, m.Histogram().DataPoints())
+			case pmetric.MetricTypeExponentialHistogram:
+				addPeers(b, m.ExponentialHistogram().DataPoints())
+			case pmetric.MetricTypeSummary:
+				addPeers(b, m.Summary().DataPoints())
 			}
 		}
 	}
 }
 
-// dataPoint is what data points of every type have.
+// dataPoint and dataPoints are what data points of every type have. They are
+// constraints only: a slice in an interface would be allocated.
 type dataPoint interface {
 	Attributes() pcommon.Map
 	Timestamp() pcommon.Timestamp
 }
 
-func visitEach[P dataPoint, S interface {
+type dataPoints[P dataPoint] interface {
 	Len() int
 	At(int) P
-}](points S, visit func(pcommon.Map, pcommon.Timestamp)) {
+}
+
+func addTimes[P dataPoint, S dataPoints[P]](at *timeSpan, points S) int {
+	n := points.Len()
+	for i := range n {
+		at.add(points.At(i).Timestamp())
+	}
+	return n
+}
+
+func addPeers[P dataPoint, S dataPoints[P]](b *batch, points S) {
 	for i := range points.Len() {
 		p := points.At(i)
-		visit(p.Attributes(), p.Timestamp())
+		b.item(p.Attributes(), p.Timestamp())
 	}
 }

@@ -14,6 +14,9 @@ import (
 // grace period, so that ended leases still resolve for data from before.
 var epoch = time.Now().Add(-30 * time.Second).Truncate(time.Second)
 
+// goldenEpoch is the same time in the golden files: 1767225600.
+var goldenEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 const (
 	webHNS   = "41d40000-820a-406a-ade6-6b0400000063"
 	webNetNS = 4026532001

@@ -6,7 +6,6 @@ package podenrichprocessor
 import (
 	"context"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
@@ -17,25 +16,27 @@ func (e *enricher) processTraces(ctx context.Context, td ptrace.Traces) (ptrace.
 	b := e.newBatch(ctx)
 	for _, rs := range td.ResourceSpans().All() {
 		spans, at := 0, timeSpan{}
-		visitSpans(rs, func(_ pcommon.Map, ts pcommon.Timestamp) {
-			spans++
-			at.add(ts)
-		})
+		for _, ss := range rs.ScopeSpans().All() {
+			spans += ss.Spans().Len()
+			for _, s := range ss.Spans().All() {
+				at.add(s.StartTimestamp())
+			}
+		}
 		b.resource(rs.Resource().Attributes(), spans, at)
 		if len(e.peers) > 0 {
-			visitSpans(rs, b.item)
+			b.spanPeers(rs)
 		}
 	}
 	e.counters.add(ctx, &b.tally)
 	return td, nil
 }
 
-// visitSpans calls visit for each span of a resource, with its start: then the
-// peers had their addresses for certain, and may be gone when it ends.
-func visitSpans(rs ptrace.ResourceSpans, visit func(pcommon.Map, pcommon.Timestamp)) {
+// spanPeers writes the peers of a resource's spans, as of their start: then
+// the peers had their addresses for certain, and may be gone at the end.
+func (b *batch) spanPeers(rs ptrace.ResourceSpans) {
 	for _, ss := range rs.ScopeSpans().All() {
 		for _, s := range ss.Spans().All() {
-			visit(s.Attributes(), s.StartTimestamp())
+			b.item(s.Attributes(), s.StartTimestamp())
 		}
 	}
 }
