@@ -13,12 +13,14 @@ import (
 	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source"
 	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source/cri"
 	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source/k8s"
+	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source/statefile"
 )
 
 // sourceTypes are the types that the sources setting takes: one line each.
 var sourceTypes = map[string]sourceType{
-	"cri": sourceTypeOf(cri.NewDefaultConfig, cri.New),
-	"k8s": sourceTypeOf(k8s.NewDefaultConfig, k8s.New).thatTrims(),
+	"cri":       sourceTypeOf(cri.NewDefaultConfig, cri.New),
+	"k8s":       sourceTypeOf(k8s.NewDefaultConfig, k8s.New).thatTrims(),
+	"statefile": sourceTypeOf(statefile.NewDefaultConfig, statefile.New),
 }
 
 // push is the source that Publish feeds. It needs no configuration.
