@@ -74,7 +74,6 @@ type host struct{}
 
 func (host) GetExtensions() map[component.ID]component.Component { return nil }
 
-
 // awaitSynced waits for the source's first list.
 func (i *identity) awaitSynced(t testing.TB) {
 	t.Helper()
