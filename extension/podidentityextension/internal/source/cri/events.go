@@ -35,7 +35,7 @@ type subscription struct {
 
 	until   time.Time    // streams are renewed until then
 	open    atomic.Bool  // there is a stream
-	refused atomic.Int64 // the connection, by its count, on which the runtime had no events
+	refused atomic.Int64 // the connection, counted from 1, on which the runtime had no events
 	streams sync.WaitGroup
 }
 
@@ -48,7 +48,8 @@ func (s *subscription) keep(r *runtime) (missing bool) {
 // missing says whether a stream is to be opened. A runtime that has no events
 // (containerd 1.6) is asked again only after it was restarted.
 func (s *subscription) missing(r *runtime) bool {
-	return !s.open.Load() && time.Now().Before(s.until) && s.refused.Load() != r.dials.Load()
+	refused := s.refused.Load()
+	return !s.open.Load() && time.Now().Before(s.until) && (refused == 0 || refused != r.dials.Load())
 }
 
 // renew opens a stream if one is missing.
