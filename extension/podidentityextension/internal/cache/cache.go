@@ -125,7 +125,7 @@ func (c *Cache) Replace(source int, records []podidentity.Record, at time.Time) 
 // End ends the lease of a source's owner. A terminal end says that the owner's
 // sandbox is dead, which then holds for what the other sources say of it, too.
 // An end from before a begin that the source itself stated is late news of an
-// earlier holder of the same name, and ignored.
+// earlier holder of the owner's name, and ignored; a UID has no earlier holder.
 func (c *Cache) End(source int, owner string, at time.Time, terminal bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,7 +135,7 @@ func (c *Cache) End(source int, owner string, at time.Time, terminal bool) {
 		when = min(at.UnixNano(), now)
 	}
 	r := c.owners[source].get(owner)
-	if r != nil && r.stated && when < r.begin {
+	if r != nil && r.stated && when < r.begin && (r.dead || owner != r.uid()) {
 		return
 	}
 	if terminal {

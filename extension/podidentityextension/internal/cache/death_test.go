@@ -135,6 +135,17 @@ func TestLateEventsOfAReusedOwnerName(t *testing.T) {
 	n.not(byAddrAt("10.0.0.1", at(13)), podidentity.Ended)
 }
 
+func TestEndBeforeTheBeginOfAUID(t *testing.T) {
+	// The API server's times are whole seconds: a short life can end before it
+	// begins.
+	n := newNode(t)
+	n.until(12)
+	n.Put(k8s, podidentity.Record{Owner: "u1", Begin: at(11), Addresses: addrs("10.0.0.1"), Identity: podidentity.Identity{Name: "job", UID: "u1"}}, false)
+	n.End(k8s, "u1", at(10), true)
+	n.not(byAddr("10.0.0.1"), podidentity.Ended)
+	require.Zero(t, n.Pods())
+}
+
 func TestReplaceEndsBeforeItBegins(t *testing.T) {
 	n := newNode(t)
 	n.Replace(cri, []podidentity.Record{sandbox("s1", "u1", "old", 41, "10.0.0.1")}, time.Time{})

@@ -181,7 +181,7 @@ func (m *model) lose(source int, owner string, at int64) {
 
 func (m *model) endOwner(source int, owner string, at int64, terminal bool) {
 	l := m.lists[source][owner]
-	if l != nil && l.stated && at < l.begin {
+	if l != nil && l.stated && at < l.begin && source != k8s {
 		return
 	}
 	sandbox := owner

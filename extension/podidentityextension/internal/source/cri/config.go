@@ -28,6 +28,11 @@ func NewDefaultConfig() *Config {
 // Validate refuses what cannot work.
 func (cfg *Config) Validate() error {
 	var errs []error
+	if cfg.Endpoint != "" {
+		if _, err := parseEndpoint(cfg.Endpoint); err != nil {
+			errs = append(errs, fmt.Errorf("endpoint: %w", err))
+		}
+	}
 	if cfg.PollInterval <= 0 {
 		errs = append(errs, fmt.Errorf("poll_interval: %s: must be more than 0s", cfg.PollInterval))
 	}

@@ -1,0 +1,234 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
+)
+
+func TestRecord(t *testing.T) {
+	f := newFakeRuntime(t)
+	f.run("a", func(s *pb.PodSandboxStatus) {
+		withIP("10.0.0.1", "fd00::1")(s)
+		s.Labels = map[string]string{"app": "web", "io.kubernetes.pod.name": "pod-a", "io.kubernetes.pod.uid": "uid-a"}
+		s.Annotations = map[string]string{"a": "b"}
+	})
+	sink := observe(t, polling(f))
+	require.Equal(t, podidentity.Record{
+		Owner: "a", Sandbox: "a",
+		Identity:  podidentity.Identity{Name: "pod-a", Namespace: "demo", UID: "uid-a", Labels: map[string]string{"app": "web"}},
+		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")},
+		Begin:     time.Unix(1_700_000_000, 0),
+	}, sink.awaitPod(t, "a"))
+}
+
+func TestHostNetwork(t *testing.T) {
+	f := newFakeRuntime(t)
+	f.run("a", func(s *pb.PodSandboxStatus) {
+		s.Linux = &pb.LinuxPodSandboxStatus{Namespaces: &pb.Namespace{Options: &pb.NamespaceOption{Network: pb.NamespaceMode_NODE}}}
+		s.Network.Ip = "192.168.0.1"
+	})
+	sink := observe(t, polling(f))
+	r := sink.awaitPod(t, "a")
+	require.True(t, r.HostNetwork)
+	require.Empty(t, r.Addresses)
+	require.Zero(t, r.NetNS)
+}
+
+func TestSandboxIsAskedOnce(t *testing.T) {
+	f := newFakeRuntime(t)
+	f.run("a", withIP("10.0.0.1"))
+	sink := observe(t, polling(f))
+	for range 5 {
+		sink.awaitSync(t)
+	}
+	statuses, verboses := f.calls("a")
+	require.Equal(t, 1, statuses)
+	if verbose {
+		require.Equal(t, 1, verboses)
+	}
+}
+
+func TestSandboxWithoutAddressesIsAskedAgain(t *testing.T) {
+	f := newFakeRuntime(t)
+	f.run("a", nil)
+	sink := observe(t, hinting(f))
+	require.Empty(t, sink.awaitPod(t, "a").Addresses)
+	f.run("a", withIP("10.0.0.1"))
+	sink.await(t, "the address is known", func() bool { return len(sink.records["a"].Addresses) == 1 })
+	if _, verboses := f.calls("a"); verbose {
+		require.Equal(t, 1, verboses, "its namespace was known already")
+	}
+}
+
+func TestStoppedAndRemovedSandboxesAreDead(t *testing.T) {
+	f := newFakeRuntime(t)
+	f.run("stopped", withIP("10.0.0.1"))
+	f.run("removed", withIP("10.0.0.2"))
+	f.run("dead before we came", func(s *pb.PodSandboxStatus) {
+		withIP("10.0.0.3")(s) // as a sandbox whose pause process was killed still says
+		s.State = pb.PodSandboxState_SANDBOX_NOTREADY
+	})
+	sink := observe(t, polling(f))
+	sink.awaitPod(t, "stopped")
+	sink.awaitPod(t, "removed")
+	sink.awaitDead(t, "dead before we came")
+	f.run("stopped", func(s *pb.PodSandboxStatus) {
+		withIP("10.0.0.1")(s)
+		s.State = pb.PodSandboxState_SANDBOX_NOTREADY
+	})
+	f.remove("removed")
+	sink.awaitDead(t, "stopped")
+	sink.awaitDead(t, "removed")
+	statuses, _ := f.calls("dead before we came")
+	require.Zero(t, statuses)
+	require.Empty(t, sink.records)
+}
+
+func TestSandboxRemovedBetweenListAndStatus(t *testing.T) {
+	f := newFakeRuntime(t)
+	f.run("a", withIP("10.0.0.1"))
+	hold := make(chan struct{})
+	f.hold["a"] = hold
+	f.run("b", withIP("10.0.0.2"))
+	sink := observe(t, polling(f))
+	sink.awaitPod(t, "b")
+	f.remove("a")
+	close(hold)
+	sink.awaitDead(t, "a")
+	require.Empty(t, sink.failures)
+}
+
+func TestOneBrokenSandboxDoesNotSpoilTheOthers(t *testing.T) {
+	for name, breakIt := range map[string]func(*fakeRuntime){
+		"refused":    func(f *fakeRuntime) { f.broken["a"] = status.Error(codes.Unknown, "corrupt") },
+		"nameless":   func(f *fakeRuntime) { f.run("a", func(s *pb.PodSandboxStatus) { s.Metadata = nil }) },
+		"no address": func(f *fakeRuntime) { f.run("a", withIP("not an address")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeRuntime(t)
+			f.run("a", withIP("10.0.0.1"))
+			breakIt(f)
+			f.run("b", withIP("10.0.0.2"))
+			sink := observe(t, polling(f))
+			sink.awaitPod(t, "b")
+			sink.awaitSync(t)
+			require.Empty(t, sink.failures)
+			f.mu.Lock()
+			delete(f.broken, "a")
+			f.mu.Unlock()
+			f.run("a", withIP("10.0.0.1"))
+			sink.awaitPod(t, "a")
+		})
+	}
+}
+
+func TestRuntimeGoesAwayAndComesBack(t *testing.T) {
+	f := newFakeRuntime(t)
+	f.run("a", withIP("10.0.0.1"))
+	f.run("b", withIP("10.0.0.2"))
+	sink := observe(t, polling(f))
+	sink.awaitPod(t, "a")
+	sink.awaitPod(t, "b")
+	f.kill()
+	err := sink.awaitFailure(t)
+	require.ErrorContains(t, err, "list the pod sandboxes on "+f.endpoint())
+	require.Len(t, sink.records, 2, "what was known stays")
+	require.Empty(t, sink.dead)
+	f.remove("a")
+	f.run("c", withIP("10.0.0.3"))
+	f.start()
+	sink.awaitPod(t, "c")
+	sink.awaitDead(t, "a")
+	statuses, _ := f.calls("b")
+	require.Equal(t, 1, statuses, "what did not change is not asked again")
+}
+
+func TestListOfMoreThanFourMegabytes(t *testing.T) {
+	f := newFakeRuntime(t)
+	for i := range 5 {
+		f.run(fmt.Sprint(i), func(s *pb.PodSandboxStatus) {
+			withIP(fmt.Sprintf("10.0.0.%d", i+1))(s)
+			s.Labels = map[string]string{"big": strings.Repeat("x", 1<<20)}
+		})
+	}
+	sink := observe(t, polling(f))
+	sink.await(t, "all are known", func() bool { return len(sink.records) == 5 })
+	require.Empty(t, sink.failures)
+}
+
+func TestShutdownEndsACallInFlight(t *testing.T) {
+	f := newFakeRuntime(t)
+	f.run("a", withIP("10.0.0.1"))
+	f.hold["a"] = make(chan struct{}) // for ever
+	f.run("b", withIP("10.0.0.2"))
+	s, err := New(&Config{Endpoint: f.endpoint(), PollInterval: time.Hour, Timeout: time.Hour}, componenttest.NewNopTelemetrySettings())
+	require.NoError(t, err)
+	require.NoError(t, s.Shutdown(context.Background()), "without Start")
+	sink := newRecorder()
+	require.NoError(t, s.Start(context.Background(), sink))
+	sink.awaitPod(t, "b")
+	require.NoError(t, s.Shutdown(context.Background()))
+	require.Empty(t, sink.failures, "our own end is not the runtime's failure")
+}
+
+func TestCallsHaveADeadline(t *testing.T) {
+	f := newFakeRuntime(t)
+	f.run("a", withIP("10.0.0.1"))
+	f.hold["a"] = make(chan struct{})
+	sink := observe(t, &Config{Endpoint: f.endpoint(), PollInterval: time.Hour, Timeout: 50 * time.Millisecond})
+	require.ErrorContains(t, sink.awaitFailure(t), "ask for the status of sandbox a on "+f.endpoint())
+	f.mu.Lock()
+	close(f.hold["a"])
+	delete(f.hold, "a")
+	f.mu.Unlock()
+	sink.awaitPod(t, "a")
+}
+
+func TestMissedLookupsMakeItListAgain(t *testing.T) {
+	f := newFakeRuntime(t)
+	sink := observe(t, hinting(f))
+	sink.awaitSync(t)
+	f.run("a", withIP("10.0.0.1"))
+	sink.refresh <- struct{}{}
+	sink.awaitPod(t, "a")
+}
+
+func TestNoRuntimeAtTheEndpoint(t *testing.T) {
+	path := t.TempDir() + "/no.sock"
+	sink := observe(t, &Config{Endpoint: "unix://" + path, PollInterval: time.Hour, Timeout: time.Second})
+	err := sink.awaitFailure(t)
+	require.ErrorContains(t, err, "unix://"+path)
+	require.ErrorContains(t, err, "is the runtime running")
+	require.Zero(t, sink.synced)
+}
+
+func TestManySandboxesAtOnce(t *testing.T) {
+	f := newFakeRuntime(t)
+	for i := range 300 {
+		f.run(fmt.Sprint(i), withIP(fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)))
+	}
+	sink := observe(t, polling(f))
+	sink.await(t, "all are known", func() bool { return len(sink.records) == 300 })
+	require.Equal(t, 300, sink.puts)
+	for i := range 300 {
+		f.remove(fmt.Sprint(i))
+	}
+	sink.await(t, "all are dead", func() bool { return len(sink.dead) == 300 && len(sink.records) == 0 })
+	require.False(t, slices.ContainsFunc(sink.failures, func(err error) bool { return err != nil }))
+}

@@ -1,0 +1,61 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestNetNSInode(t *testing.T) {
+	inode, err := netnsInode("/proc/self/ns/net")
+	require.NoError(t, err)
+	var st syscall.Stat_t
+	require.NoError(t, syscall.Stat("/proc/self/ns/net", &st))
+	require.Equal(t, st.Ino, inode)
+
+	plain := filepath.Join(t.TempDir(), "cni-1")
+	require.NoError(t, os.WriteFile(plain, nil, 0o600))
+	_, err = netnsInode(plain)
+	require.ErrorContains(t, err, plain+": no namespace is mounted there")
+	_, err = netnsInode(plain + ".not")
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestSandboxsNetworkNamespace(t *testing.T) {
+	f := newFakeRuntime(t)
+	want, err := netnsInode("/proc/self/ns/net")
+	require.NoError(t, err)
+	f.netns["a"] = "/proc/self/ns/net"
+	f.netns["b"] = filepath.Join(t.TempDir(), "gone")
+	f.run("a", withIP("10.0.0.1"))
+	f.run("b", withIP("10.0.0.2"))
+	sink := observe(t, polling(f))
+	require.Equal(t, want, sink.awaitPod(t, "a").NetNS)
+	require.Zero(t, sink.awaitPod(t, "b").NetNS, "unknown, and the pod is known all the same")
+	require.Empty(t, sink.failures)
+}
+
+// TestNamespaceFilesMakeItListAgain removes a namespace's file, as a runtime
+// does when it stops a sandbox.
+func TestNamespaceFilesMakeItListAgain(t *testing.T) {
+	f := newFakeRuntime(t)
+	dir := t.TempDir()
+	f.netns["a"] = filepath.Join(dir, "cni-a")
+	require.NoError(t, os.WriteFile(f.netns["a"], nil, 0o600))
+	f.run("a", withIP("10.0.0.1"))
+	sink := observe(t, hinting(f))
+	sink.awaitPod(t, "a")
+	sink.await(t, "the directory is watched", func() bool { return sink.synced > 0 })
+	f.remove("a")
+	require.NoError(t, os.Remove(f.netns["a"]))
+	sink.awaitDead(t, "a")
+	f.run("b", withIP("10.0.0.1"))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "cni-b"), nil, 0o600))
+	sink.awaitPod(t, "b")
+}
