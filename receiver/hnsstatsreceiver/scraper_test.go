@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/filter"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 	"go.opentelemetry.io/collector/scraper/scrapererror"
@@ -128,9 +129,51 @@ func TestGolden(t *testing.T) {
 			}
 			want, err := golden.ReadMetrics(path)
 			require.NoError(t, err)
-			require.NoError(t, pmetrictest.CompareMetrics(want, got,
-				pmetrictest.IgnoreResourceMetricsOrder(), pmetrictest.IgnoreMetricsOrder(), pmetrictest.IgnoreMetricDataPointsOrder()))
+			requireEqual(t, want, got)
+			requireEqual(t, want, b.at(0, test.sights...)) // from the shapes made the first time
+
+			built := newBench(t)
+			if test.configure != nil {
+				built = newBench(t, test.configure)
+			}
+			built.reaggregates = true // no shapes
+			requireEqual(t, want, built.at(0, test.sights...))
 		})
+	}
+}
+
+func requireEqual(t *testing.T, want, got pmetric.Metrics) {
+	t.Helper()
+	require.NoError(t, pmetrictest.CompareMetrics(want, got,
+		pmetrictest.IgnoreResourceMetricsOrder(), pmetrictest.IgnoreMetricsOrder(), pmetrictest.IgnoreMetricDataPointsOrder()))
+}
+
+func TestAttributesSwitchedOff(t *testing.T) {
+	b := newBench(t, func(c *metadata.MetricsBuilderConfig) {
+		c.Metrics.K8sPodNetworkIo.EnabledAttributes = nil
+	})
+	for range 2 {
+		md := b.at(0, linuxPod)
+		require.Equal(t, 1, md.ResourceMetrics().Len())
+		for _, m := range md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+			if m.Name() == "k8s.pod.network.io" {
+				require.Equal(t, 1, m.Sum().DataPoints().Len())
+				require.EqualValues(t, 1000+2000, m.Sum().DataPoints().At(0).IntValue())
+				require.Equal(t, linuxPod.Created, m.Sum().DataPoints().At(0).StartTimestamp().AsTime())
+			}
+		}
+	}
+}
+
+func TestResourcesLeftOut(t *testing.T) {
+	b := newBench(t, func(c *metadata.MetricsBuilderConfig) {
+		c.ResourceAttributes.K8sPodIP.MetricsExclude = []filter.Config{{Strict: "10.1.0.2"}}
+	})
+	for range 2 {
+		md := b.at(0, linuxPod, windowsPod)
+		require.Equal(t, 1, md.ResourceMetrics().Len())
+		ip, _ := md.ResourceMetrics().At(0).Resource().Attributes().Get("k8s.pod.ip")
+		require.Equal(t, "10.9.0.5", ip.Str())
 	}
 }
 

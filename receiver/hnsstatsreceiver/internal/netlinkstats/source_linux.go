@@ -66,7 +66,31 @@ func (s *Source) Start(ctx context.Context) error {
 	if err := s.settle(ctx); err != nil {
 		return errors.Join(err, s.Close())
 	}
+	s.announce()
 	return nil
+}
+
+// announce says what was found, so that an operator sees at once when the
+// collector looks from the wrong place.
+func (s *Source) announce() {
+	endpoints, unmounted := 0, 0
+	for _, n := range s.inv.spaces {
+		for _, p := range n.ports {
+			if !s.isReadable(p) {
+				continue
+			}
+			endpoints++
+			if n.inode == 0 {
+				unmounted++
+			}
+		}
+	}
+	s.logger.Info("Found the node's pod endpoints", zap.Int("endpoints", endpoints))
+	if unmounted > 0 {
+		s.logger.Info("The collector does not see where the network namespaces of some endpoints are mounted: "+
+			"they have no linux.netns.inode; in a container, mount the node's /run/netns with the propagation HostToContainer",
+			zap.Int("endpoints", unmounted))
+	}
 }
 
 func (s *Source) open() (err error) {
