@@ -137,9 +137,11 @@ func (b *bed) requireKernelExact(t *testing.T, prometheus *prometheus, truth *si
 	for {
 		kernel := b.kernelCounters(t, pods)
 		began := time.Now()
-		// The second scrape is written when the first has gone through every
-		// exporter; what Prometheus gets after that is not older.
-		written := counters(truth.awaitScrapes(t, began, 2)[0])
+		// A point is stamped after its counter was read: only from the second
+		// scrape on have all been read since. The third one is written when the
+		// second has gone through every exporter, so that what Prometheus gets
+		// after it is not older.
+		written := counters(truth.awaitScrapes(t, began, 3)[1])
 		prometheus.awaitScrape(t, time.Now())
 		scraped := prometheusCounters(t, prometheus)
 		if again := b.kernelCounters(t, pods); maps.Equal(kernel, again) {

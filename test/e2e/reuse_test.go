@@ -97,14 +97,14 @@ func TestAddressReuse(t *testing.T) {
 			}
 		})
 		t.Run("the old pods' series end in Prometheus", func(t *testing.T) {
-			requireSeriesEnd(t, b, prometheus, last)
+			requireSeriesEnd(t, b, prometheus, last, expiration(interval))
 		})
 	})
 }
 
 // requireSeriesEnd demands that Prometheus has samples of each pod only while it
-// lived, and a scrape more: what the page said at the scrape's time.
-func requireSeriesEnd(t *testing.T, b *bed, prometheus *prometheus, last *cri.Pod) {
+// lived, and as long after it as the page shows a series without new points.
+func requireSeriesEnd(t *testing.T, b *bed, prometheus *prometheus, last *cri.Pod, expiration time.Duration) {
 	t.Helper()
 	eventually(t, patience, "only the last pod has series", func() error {
 		for _, s := range prometheus.query(t, `k8s_pod_network_io_bytes_total`) {
@@ -124,7 +124,7 @@ func requireSeriesEnd(t *testing.T, b *bed, prometheus *prometheus, last *cri.Po
 			first, final := s.values[0].at, s.values[len(s.values)-1].at
 			assert.False(t, first.Before(l.pod.Asked), "%v begins before its pod", s.labels)
 			if !l.end.IsZero() {
-				assert.LessOrEqual(t, final.Sub(l.end), time.Second, "%v goes on after its pod", s.labels)
+				assert.LessOrEqual(t, final.Sub(l.end), expiration, "%v goes on after its pod", s.labels)
 			}
 		}
 	}
