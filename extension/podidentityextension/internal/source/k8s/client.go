@@ -11,7 +11,6 @@ import (
 	"os"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -65,7 +64,7 @@ func restConfig(cfg *Config) (*rest.Config, error) {
 // newPodsClient returns a client for pods and the HTTP client below it, whose
 // idle connections are the caller's to close.
 func newPodsClient(rc *rest.Config) (corev1client.PodInterface, *http.Client, error) {
-	rc.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return attemptTransport{next} })
 	hc, err := rest.HTTPClientFor(rc)
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the connection to %s: %w", rc.Host, err)

@@ -6,28 +6,37 @@ package k8s
 import (
 	"sync"
 
+	"go.uber.org/zap"
+
 	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source"
 )
 
 // health tells the sink how the conversation with the API server goes: once for
 // each change, however often the same call fails. It is safe for concurrent use.
 type health struct {
-	sink source.Sink
+	sink   source.Sink
+	logger *zap.Logger
 
 	mu sync.Mutex
 	// trouble names what was last reported, empty while all is well.
 	trouble string
 }
 
-// failed reports err unless the same trouble was the last thing reported.
+// failed reports err unless the same trouble was the last thing reported. The
+// sink logs when a source goes down and comes back; that it is down for another
+// reason now is logged here.
 func (h *health) failed(trouble string, err error) {
 	h.mu.Lock()
-	known := h.trouble == trouble
+	before := h.trouble
 	h.trouble = trouble
 	h.mu.Unlock()
-	if !known {
-		h.sink.Failed(err)
+	if before == trouble {
+		return
 	}
+	if before != "" {
+		h.logger.Warn("The source is still down, for another reason", zap.Error(err))
+	}
+	h.sink.Failed(err)
 }
 
 // recovered notes that a report that implies health is about to reach the sink,

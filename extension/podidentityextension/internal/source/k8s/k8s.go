@@ -23,6 +23,7 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -33,11 +34,9 @@ import (
 
 // podSource is the source. Start and Shutdown are not called concurrently.
 type podSource struct {
-	cfg    *Config
-	logger *zap.Logger
-	// backoff is how long to wait between attempts; nil is client-go's way,
-	// 0.8 s at first and up to a minute.
-	backoff *wait.Backoff
+	cfg     *Config
+	logger  *zap.Logger
+	backoff wait.Backoff
 
 	cancel  context.CancelFunc
 	stopped chan struct{}
@@ -50,8 +49,13 @@ var _ source.Source = (*podSource)(nil)
 // and annotations are wanted when it is started, so the extension starts it
 // once every component of the collector has.
 func New(cfg *Config, set component.TelemetrySettings) (source.Source, error) {
-	return &podSource{cfg: cfg, logger: set.Logger}, nil
+	return &podSource{cfg: cfg, logger: set.Logger, backoff: backoff}, nil
 }
+
+// backoff is the time between attempts, which the jitter can double. It grows to
+// a third of client-go's own: until the source is back, an address that changes
+// hands keeps its old name.
+var backoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Steps: 10, Cap: 10 * time.Second, Jitter: 1}
 
 // Start begins to watch. It fails if the machine lacks what auth_type needs.
 func (s *podSource) Start(_ context.Context, sink source.Sink) error {
@@ -65,7 +69,7 @@ func (s *podSource) Start(_ context.Context, sink source.Sink) error {
 	}
 	s.client = client
 	s.logger.Debug("Watching pods", zap.String("api_server", rc.Host), zap.String("selector", selector(s.cfg)))
-	s.run(pods, sink)
+	s.run(pods, rc.Host, sink)
 	return nil
 }
 
@@ -76,21 +80,21 @@ func selector(cfg *Config) string {
 	return fields.OneTermEqualSelector("spec.nodeName", cfg.Node).String()
 }
 
-// run starts the reflector.
-func (s *podSource) run(pods podsAPI, sink source.Sink) {
+// run starts the reflector. server is for people.
+func (s *podSource) run(pods podsAPI, server string, sink source.Sink) {
 	// What client-go logs is either reported by podWatch or of no use to an
 	// operator, and it logs at every retry.
 	silent := logr.Discard()
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
-	h := &health{sink: sink}
-	w := &podWatch{api: pods, fields: selector(s.cfg), health: h}
+	h := &health{sink: sink, logger: s.logger}
+	w := &podWatch{api: pods, server: server, fields: selector(s.cfg), health: h}
 	labels, annotations := sink.Wanted()
 	store := newPodStore(h, wanted{labels, annotations}, time.Now)
 	reflector := cache.NewReflectorWithOptions(w.listWatch(), &corev1.Pod{}, store, cache.ReflectorOptions{
 		Logger:  &silent,
 		Name:    "podidentity",
 		Clock:   interruptibleClock{done: ctx.Done()},
-		Backoff: s.backoff,
+		Backoff: &s.backoff,
 	})
 	s.cancel = cancel
 	s.stopped = make(chan struct{})
@@ -109,7 +113,7 @@ func (s *podSource) Shutdown(ctx context.Context) error {
 	s.cancel()
 	defer func() {
 		if s.client != nil {
-			s.client.CloseIdleConnections()
+			utilnet.CloseIdleConnectionsFor(s.client.Transport)
 		}
 	}()
 	select {

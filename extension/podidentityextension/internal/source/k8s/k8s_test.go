@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -30,10 +34,10 @@ func TestMain(m *testing.M) {
 // backoffs.
 func startSource(t *testing.T, api podsAPI, sink *recordingSink) *podSource {
 	t.Helper()
-	return startSourceWith(t, api, sink, &wait.Backoff{Duration: 5 * time.Millisecond, Steps: 1})
+	return startSourceWith(t, api, sink, wait.Backoff{Duration: 5 * time.Millisecond, Steps: 1})
 }
 
-func startSourceWith(t *testing.T, api podsAPI, sink *recordingSink, backoff *wait.Backoff) *podSource {
+func startSourceWith(t *testing.T, api podsAPI, sink *recordingSink, backoff wait.Backoff) *podSource {
 	t.Helper()
 	cfg := NewDefaultConfig()
 	cfg.Scope = ScopeCluster
@@ -41,7 +45,7 @@ func startSourceWith(t *testing.T, api podsAPI, sink *recordingSink, backoff *wa
 	require.NoError(t, err)
 	ps := s.(*podSource)
 	ps.backoff = backoff
-	ps.run(api, sink)
+	ps.run(api, "https://api.test", sink)
 	t.Cleanup(func() {
 		require.NoError(t, ps.Shutdown(context.Background()))
 		require.NoError(t, ps.Shutdown(context.Background()), "twice")
@@ -213,9 +217,9 @@ func TestUnreachableServerIsReportedOnceAndOnReturn(t *testing.T) {
 		err  error
 		want string
 	}{
-		"connection refused": {refused, "watch pods: dial tcp: connect: connection refused"},
+		"connection refused": {refused, "watch pods of https://api.test: dial tcp: connect: connection refused"},
 		"unauthorized":       {apierrors.NewUnauthorized("Unauthorized"), "does not accept the collector's credentials"},
-		"overload":           {apierrors.NewTooManyRequests("later", 1), "watch pods: later"},
+		"overload":           {apierrors.NewTooManyRequests("later", 1), "watch pods of https://api.test: later"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := newFakeAPI()
@@ -236,15 +240,63 @@ func TestUnreachableServerIsReportedOnceAndOnReturn(t *testing.T) {
 	}
 }
 
+func TestEachReasonIsReportedOnce(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	sink := newRecordingSink()
+	h := &health{sink: sink, logger: zap.New(core)}
+	h.failed("unreachable", errors.New("no route"))
+	h.failed("unreachable", errors.New("no route"))
+	assert.Len(t, sink.failed, 1)
+	assert.Zero(t, logs.Len(), "the sink logs it")
+	h.failed("refused", errors.New("no rights"))
+	h.failed("refused", errors.New("no rights"))
+	assert.Len(t, sink.failed, 2)
+	assert.Equal(t, 1, logs.FilterMessageSnippet("another reason").FilterField(zap.Error(errors.New("no rights"))).Len())
+	assert.True(t, h.recovered())
+	assert.False(t, h.recovered())
+	h.failed("refused", errors.New("no rights"))
+	assert.Len(t, sink.failed, 3)
+}
+
+// TestConnectionThatBreaksIsReported runs the source's own client: client-go
+// hides broken connections from the caller of a watch.
+func TestConnectionThatBreaksIsReported(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.(*net.TCPConn).SetLinger(0) // a reset
+			_ = c.Close()
+		}
+	})
+	defer wg.Wait()
+	defer l.Close()
+	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	s, err := New(&Config{AuthType: AuthNone, Scope: ScopeNode, Node: "node-1"}, componenttest.NewNopTelemetrySettings())
+	require.NoError(t, err)
+	sink := newRecordingSink()
+	require.NoError(t, s.Start(context.Background(), sink))
+	sink.await(t, "the report", func() bool { return len(sink.failed) > 0 })
+	assert.ErrorContains(t, sink.failed[0], "watch pods of https://"+l.Addr().String())
+	require.NoError(t, s.Shutdown(context.Background()))
+	assert.Len(t, sink.failed, 1)
+}
+
 func TestShutdownDoesNotWaitForABackoff(t *testing.T) {
 	api := newFakeAPI()
 	api.err = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	sink := newRecordingSink()
-	s := startSourceWith(t, api, sink, nil)
+	s := startSourceWith(t, api, sink, backoff)
 	awaitCalls(t, api, func() bool { return api.watches >= 2 })
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
-	require.NoError(t, s.Shutdown(ctx), "the second backoff alone takes 1.6 s")
+	require.NoError(t, s.Shutdown(ctx), "the second backoff alone takes 1 s")
 	assert.Len(t, sink.failed, 1, "a shutdown is no failure")
 }
 

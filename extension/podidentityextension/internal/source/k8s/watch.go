@@ -38,6 +38,7 @@ type podsAPI interface {
 // the reflector retries for ever and only logs.
 type podWatch struct {
 	api    podsAPI
+	server string // its URL
 	fields string // the field selector; empty for all pods
 	health *health
 	lists  calls
@@ -71,6 +72,7 @@ func (w *podWatch) list(ctx context.Context, opts metav1.ListOptions) (runtime.O
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	opts.FieldSelector = w.fields
+	ctx, _ = attempting(ctx, func(err error) { w.failed(ctx, "list", err) })
 	list, err := w.api.List(ctx, opts)
 	if apierrors.IsForbidden(err) {
 		w.health.failed("refused: list", refusedError(err, "list"))
@@ -89,8 +91,13 @@ func (w *podWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.In
 		w.streams.Store(true)
 	}
 	opts.FieldSelector = w.fields
+	ctx, call := attempting(ctx, func(err error) { w.failed(ctx, "watch", err) })
 	watchCtx, cancel := context.WithTimeout(ctx, time.Duration(*opts.TimeoutSeconds)*time.Second+watchSlack)
 	pods, err := w.api.Watch(watchCtx, opts)
+	if err == nil && call.err != nil {
+		pods.Stop() // the empty one
+		err = call.err
+	}
 	if apierrors.IsForbidden(err) {
 		cancel()
 		w.refused.Store(&err)
@@ -147,14 +154,7 @@ func (w *podWatch) failed(ctx context.Context, verb string, err error) {
 	if apierrors.IsUnauthorized(err) {
 		err = fmt.Errorf("the API server does not accept the collector's credentials (auth_type): %w", err)
 	}
-	w.health.failed(trouble, fmt.Errorf("%s pods%s: %w", verb, w.where(), err))
-}
-
-func (w *podWatch) where() string {
-	if w.fields == "" {
-		return ""
-	}
-	return " with " + w.fields
+	w.health.failed(trouble, fmt.Errorf("%s pods of %s: %w", verb, w.server, err))
 }
 
 // calls counts list calls under way: a reflector that is stopped does not wait
