@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
 )
 
 // namedAddr is the address of a receiver that has a type of its own for it.
@@ -75,15 +76,16 @@ func TestAssociations(t *testing.T) {
 		{name: "application's container id says nothing of its pod", associations: of(connection), resource: attrs{"container.id": "app"}, sender: tcp("10.9.0.5"), want: "web-0", outcome: "found"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := newBed(t, newConfig(func(c *Config) { c.Associations = tc.associations }), newFake(node()...))
-			ctx := context.Background()
-			if tc.sender != nil {
-				ctx = sentFrom(tc.sender)
-			}
-			require.NoError(t, b.ConsumeMetrics(ctx, oneResource(t, tc.resource, epoch)))
-			got := b.sink.AllMetrics()[0].ResourceMetrics().At(0).Resource().Attributes().AsRaw()
-			assert.Equal(t, tc.want, got["k8s.pod.name"])
-			assert.Equal(t, map[string]int64{tc.outcome: 1}, b.outcomes(t, "resources"))
+			withIdentities(t, node(), func(t *testing.T, identities component.Component) {
+				b := newBed(t, newConfig(func(c *Config) { c.Associations = tc.associations }), identities)
+				ctx := context.Background()
+				if tc.sender != nil {
+					ctx = sentFrom(tc.sender)
+				}
+				require.NoError(t, b.ConsumeMetrics(ctx, oneResource(t, tc.resource, epoch)))
+				assert.Equal(t, tc.want, b.resource(t)["k8s.pod.name"])
+				assert.Equal(t, map[string]int64{tc.outcome: 1}, b.outcomes(t, "resources"))
+			})
 		})
 	}
 }

@@ -4,6 +4,7 @@
 package podenrichprocessor
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,40 +13,43 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/extension/extensiontest"
 	"go.opentelemetry.io/collector/pipeline"
 	"go.opentelemetry.io/collector/processor/processortest"
 
+	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension"
 	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
 	"github.com/otelcol-retina/otelcol-retina/processor/podenrichprocessor/internal/metadata"
 )
 
 // fakeIdentities is a FAKE of the podidentity extension, for what the processor
-// does with each answer: leases in a list, no sources, no grace period. The
-// tests of real_test.go ask the real one.
+// does with each answer: leases in a list, no sources, no grace period. Whatever
+// is no matter of one answer is tested with the real one as well: see
+// withIdentities.
 type fakeIdentities struct {
 	component.StartFunc
 	component.ShutdownFunc
-	leases []fakeLease
-	ready  chan struct{}
+	leases []lease
+	synced chan struct{}
 	// labels and annotations are what was wanted.
 	labels, annotations []string
 }
 
-// fakeLease is a pod's keys from Record.Begin to end; no end is the zero time.
-type fakeLease struct {
+// lease is a pod's keys from Record.Begin to end; no end is the zero time.
+type lease struct {
 	podidentity.Record
 	end time.Time
 }
 
-func newFake(leases ...fakeLease) *fakeIdentities {
-	f := &fakeIdentities{leases: leases, ready: make(chan struct{})}
-	close(f.ready)
+func newFake(leases ...lease) *fakeIdentities {
+	f := &fakeIdentities{leases: leases, synced: make(chan struct{})}
+	close(f.synced)
 	return f
 }
 
-func (f *fakeIdentities) Synced() <-chan struct{} { return f.ready }
+func (f *fakeIdentities) Synced() <-chan struct{} { return f.synced }
 
-// Want implements podidentity.Resolver; the fake has every label.
 func (f *fakeIdentities) Want(labels, annotations []string) {
 	f.labels, f.annotations = append(f.labels, labels...), append(f.annotations, annotations...)
 }
@@ -121,6 +125,33 @@ type host map[component.ID]component.Component
 func (h host) GetExtensions() map[component.ID]component.Component { return h }
 
 var identityID = component.MustNewID("podidentity")
+
+// withIdentities runs a test with a node's pods in the fake and in the real
+// podidentity extension, which gets them as workloadnet would tell it.
+func withIdentities(t *testing.T, leases []lease, test func(*testing.T, component.Component)) {
+	t.Run("fake", func(t *testing.T) { test(t, newFake(leases...)) })
+	t.Run("podidentity", func(t *testing.T) { test(t, newPodidentity(t, leases...)) })
+}
+
+// newPodidentity starts the real extension without sources.
+func newPodidentity(tb testing.TB, leases ...lease) component.Component {
+	factory := podidentityextension.NewFactory()
+	cfg := factory.CreateDefaultConfig().(*podidentityextension.Config)
+	cfg.GracePeriod = time.Hour
+	ext, err := factory.Create(tb.Context(), extensiontest.NewNopSettings(factory.Type()), cfg)
+	require.NoError(tb, err)
+	require.NoError(tb, ext.Start(tb.Context(), componenttest.NewNopHost()))
+	tb.Cleanup(func() { require.NoError(tb, ext.Shutdown(context.Background())) })
+	publisher := ext.(podidentity.Publisher)
+	for _, l := range leases {
+		require.NoError(tb, publisher.Publish(l.Record))
+		if !l.end.IsZero() {
+			publisher.End(l.Owner, l.end)
+		}
+	}
+	<-ext.(podidentity.Resolver).Synced()
+	return ext
+}
 
 // newLifecycleHost is the host of the generated component tests.
 func newLifecycleHost() component.Host {

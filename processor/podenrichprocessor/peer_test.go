@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
@@ -46,15 +47,16 @@ func TestPeers(t *testing.T) {
 			if tc.change != nil {
 				tc.change(cfg)
 			}
-			b := newBed(t, cfg, newFake(node()...))
-			md := pmetric.NewMetrics()
-			dp := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty().SetEmptySum().DataPoints().AppendEmpty()
-			require.NoError(t, dp.Attributes().FromRaw(tc.in))
-			dp.SetTimestamp(stamp(tc.at))
-			require.NoError(t, b.ConsumeMetrics(t.Context(), md))
-			assert.Equal(t, with(tc.in, tc.want), dp.Attributes().AsRaw())
-			assert.Empty(t, md.ResourceMetrics().At(0).Resource().Attributes().AsRaw(), "peers are no business of the resource")
-			assert.Equal(t, tc.outcomes, b.outcomes(t, "peers"))
+			withIdentities(t, node(), func(t *testing.T, identities component.Component) {
+				b := newBed(t, cfg, identities)
+				md := oneResource(t, nil, tc.at)
+				dp := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints().At(0)
+				require.NoError(t, dp.Attributes().FromRaw(tc.in))
+				require.NoError(t, b.ConsumeMetrics(t.Context(), md))
+				assert.Equal(t, with(tc.in, tc.want), dp.Attributes().AsRaw())
+				assert.Empty(t, b.resource(t), "peers are no business of the resource")
+				assert.Equal(t, tc.outcomes, b.outcomes(t, "peers"))
+			})
 		})
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
 )
 
-// The node of the tests, as of epoch. Ages are small against the extension's
-// grace period, so that ended leases still resolve for data from before.
+// The node of the tests is as of epoch.
 var epoch = time.Now().Add(-30 * time.Second).Truncate(time.Second)
 
 // goldenEpoch is the same time in the golden files: 1767225600.
@@ -22,8 +21,8 @@ const (
 	webNetNS = 4026532001
 )
 
-func pod(name, uid string, addresses ...string) fakeLease {
-	l := fakeLease{Record: podidentity.Record{
+func pod(name, uid string, addresses ...string) lease {
+	l := lease{Record: podidentity.Record{
 		Owner:    "sandbox-of-" + name,
 		Identity: podidentity.Identity{Name: name, Namespace: "shop", UID: uid},
 		Sandbox:  "sandbox-of-" + name,
@@ -36,7 +35,7 @@ func pod(name, uid string, addresses ...string) fakeLease {
 }
 
 // node returns the leases of a node's pods.
-func node() []fakeLease {
+func node() []lease {
 	web := pod("web-0", "uid-of-web-0", "10.9.0.5", "fd00::5")
 	web.NetNS, web.HNSEndpoints = webNetNS, []string{webHNS}
 	web.Identity.Labels = map[string]string{"app": "web", "tier": "front"}
@@ -56,5 +55,5 @@ func node() []fakeLease {
 
 	// Two pods that both claim 10.9.0.8.
 	one, two := pod("one-0", "uid-of-one-0", "10.9.0.8"), pod("two-0", "uid-of-two-0", "10.9.0.8")
-	return []fakeLease{web, cart, agent, old, successor, one, two}
+	return []lease{web, cart, agent, old, successor, one, two}
 }

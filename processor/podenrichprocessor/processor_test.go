@@ -70,6 +70,14 @@ func newBed(t testing.TB, cfg *Config, identities component.Component) *bed {
 	return b
 }
 
+// resource is the resource of the only batch that was passed on.
+func (b *bed) resource(t testing.TB) attrs {
+	t.Helper()
+	all := b.sink.AllMetrics()
+	require.Len(t, all, 1)
+	return all[0].ResourceMetrics().At(0).Resource().Attributes().AsRaw()
+}
+
 // outcomes are the counts of one of the processor's own metrics.
 func (b *bed) outcomes(t testing.TB, metric string) map[string]int64 {
 	t.Helper()
@@ -183,12 +191,13 @@ func TestResource(t *testing.T) {
 		{name: "overwrite keeps the UID of the same pod", change: overwrite, in: attrs{"k8s.pod.ip": "10.9.0.6", "k8s.pod.name": "cart-0", "k8s.pod.uid": "mine"}, want: attrs{"k8s.pod.ip": "10.9.0.6", "k8s.pod.name": "cart-0", "k8s.namespace.name": "shop", "k8s.pod.uid": "mine"}, outcome: "found"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := newBed(t, newConfig(tc.change), newFake(node()...))
-			require.NoError(t, b.ConsumeMetrics(t.Context(), oneResource(t, tc.in, at)))
-			got := b.sink.AllMetrics()[0].ResourceMetrics().At(0).Resource().Attributes().AsRaw()
-			assert.Equal(t, tc.want, got)
-			assert.Equal(t, map[string]int64{tc.outcome: 1}, b.outcomes(t, "resources"))
-			assert.Equal(t, map[string]int64{tc.outcome: 1}, b.outcomes(t, "items"))
+			withIdentities(t, node(), func(t *testing.T, identities component.Component) {
+				b := newBed(t, newConfig(tc.change), identities)
+				require.NoError(t, b.ConsumeMetrics(t.Context(), oneResource(t, tc.in, at)))
+				assert.Equal(t, tc.want, b.resource(t))
+				assert.Equal(t, map[string]int64{tc.outcome: 1}, b.outcomes(t, "resources"))
+				assert.Equal(t, map[string]int64{tc.outcome: 1}, b.outcomes(t, "items"))
+			})
 		})
 	}
 }
@@ -213,12 +222,13 @@ func TestTheDataSaysForWhichTime(t *testing.T) {
 		{name: "data of one pod over a time", address: "10.9.0.5", times: []time.Time{before, after, epoch}, want: "web-0", outcome: "found"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := newBed(t, newConfig(nil), newFake(node()...))
-			require.NoError(t, b.ConsumeMetrics(t.Context(), oneResource(t, attrs{"k8s.pod.ip": tc.address}, tc.times...)))
-			got := b.sink.AllMetrics()[0].ResourceMetrics().At(0).Resource().Attributes().AsRaw()
-			assert.Equal(t, tc.want, got["k8s.pod.name"])
-			assert.Equal(t, map[string]int64{tc.outcome: 1}, b.outcomes(t, "resources"))
-			assert.Equal(t, map[string]int64{tc.outcome: int64(len(tc.times))}, b.outcomes(t, "items"))
+			withIdentities(t, node(), func(t *testing.T, identities component.Component) {
+				b := newBed(t, newConfig(nil), identities)
+				require.NoError(t, b.ConsumeMetrics(t.Context(), oneResource(t, attrs{"k8s.pod.ip": tc.address}, tc.times...)))
+				assert.Equal(t, tc.want, b.resource(t)["k8s.pod.name"])
+				assert.Equal(t, map[string]int64{tc.outcome: 1}, b.outcomes(t, "resources"))
+				assert.Equal(t, map[string]int64{tc.outcome: int64(len(tc.times))}, b.outcomes(t, "items"))
+			})
 		})
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 func unreadyFake() *fakeIdentities {
 	f := newFake(node()...)
-	f.ready = make(chan struct{})
+	f.synced = make(chan struct{})
 	return f
 }
 
@@ -54,7 +54,7 @@ func TestDropWhileUnready(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 2, Attributes: plainAttributes("metrics")}}, metricdatatest.IgnoreTimestamp())
 	assert.Empty(t, b.outcomes(t, "items"), "dropped items were never looked up")
 
-	close(f.ready)
+	close(f.synced)
 	require.NoError(t, b.ConsumeMetrics(t.Context(), webMetrics(t)))
 	assert.Equal(t, []any{"web-0"}, b.names())
 }
@@ -67,7 +67,7 @@ func (b *bed) consume(ctx context.Context, md pmetric.Metrics) <-chan error {
 }
 
 // heldFake is a fake that tells when somebody waits for it: the second call of
-// Ready is the one that hold waits on.
+// Synced is the one that hold waits on.
 type heldFake struct {
 	*fakeIdentities
 	asked chan struct{}
@@ -75,7 +75,7 @@ type heldFake struct {
 
 func (f heldFake) Synced() <-chan struct{} {
 	f.asked <- struct{}{}
-	return f.ready
+	return f.synced
 }
 
 func newHeld() heldFake { return heldFake{unreadyFake(), make(chan struct{})} }
@@ -88,7 +88,7 @@ func TestHoldUntilReady(t *testing.T) {
 	done := b.consume(t.Context(), webMetrics(t))
 	f.waitUntilHeld()
 	assert.Empty(t, b.names())
-	close(f.ready)
+	close(f.synced)
 	require.NoError(t, <-done)
 	assert.Equal(t, []any{"web-0"}, b.names())
 }

@@ -4,13 +4,18 @@
 package peerbench
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/extension/extensiontest"
 
+	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension"
 	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
 	"github.com/otelcol-retina/otelcol-retina/processor/podenrichprocessor"
 )
@@ -49,32 +54,35 @@ type host map[component.ID]component.Component
 
 func (h host) GetExtensions() map[component.ID]component.Component { return h }
 
-// mapResolver stands in for the podidentity extension.
-type mapResolver struct {
-	component.StartFunc
-	component.ShutdownFunc
-	byAddr map[netip.Addr]*podidentity.Identity
-	ready  chan struct{}
-}
-
-func (m *mapResolver) Resolve(q podidentity.Query) (*podidentity.Identity, podidentity.Outcome) {
-	if id, ok := m.byAddr[q.Address]; ok {
-		return id, podidentity.Found
-	}
-	return nil, podidentity.Unknown
-}
-
-func (m *mapResolver) Want(_, _ []string) {}
-
-func (m *mapResolver) Ready() <-chan struct{} { return m.ready }
-
+// startIdentities starts the real podidentity extension, and tells it env's
+// pods as an extension that publishes would.
 func startIdentities(tb testing.TB, env Env) component.Component {
-	m := &mapResolver{byAddr: map[netip.Addr]*podidentity.Identity{}, ready: make(chan struct{})}
-	close(m.ready)
+	f := podidentityextension.NewFactory()
+	set := extensiontest.NewNopSettings(f.Type())
+	set.TelemetrySettings = env.Telemetry
+	ext, err := f.Create(context.Background(), set, f.CreateDefaultConfig())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := ext.Start(context.Background(), componenttest.NewNopHost()); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = ext.Shutdown(context.Background()) })
 	for i := range env.Pods {
-		m.byAddr[netip.MustParseAddr(podIP(i))] = &podidentity.Identity{
-			Name: podName(i), Namespace: env.Namespace, UID: fmt.Sprintf("00000000-0000-4000-9000-%012d", i),
+		if err := ext.(podidentity.Publisher).Publish(podidentity.Record{
+			Owner: fmt.Sprintf("%064x", i),
+			Identity: podidentity.Identity{
+				Name: podName(i), Namespace: env.Namespace,
+				UID:    fmt.Sprintf("00000000-0000-4000-9000-%012d", i),
+				Labels: map[string]string{"app": fmt.Sprintf("app-%d", i%50), "pod-template-hash": "abc123"},
+			},
+			Sandbox:   fmt.Sprintf("%064x", i),
+			NetNS:     4026532000 + uint64(i),
+			Addresses: []netip.Addr{netip.MustParseAddr(podIP(i)), netip.MustParseAddr(fmt.Sprintf("fd00::%x", i+1))},
+			Begin:     time.Unix(1_700_000_000, 0), // before the batches' time
+		}); err != nil {
+			tb.Fatal(err)
 		}
 	}
-	return m
+	return ext
 }

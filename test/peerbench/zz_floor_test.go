@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"fmt"
+	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"net/netip"
@@ -11,7 +13,7 @@ import (
 
 type floor struct {
 	mode int
-	m    *mapResolver
+	m    map[netip.Addr]*podidentity.Identity
 	next consumer.Metrics
 	sum  int
 }
@@ -30,7 +32,7 @@ func (f *floor) ConsumeMetrics(ctx context.Context, md pmetric.Metrics) error {
 			continue
 		}
 		addr, _ := netip.ParseAddr(v.Str())
-		id := f.m.byAddr[addr]
+		id := f.m[addr]
 		if id == nil {
 			f.sum++
 			continue
@@ -50,7 +52,13 @@ func (f *floor) ConsumeMetrics(ctx context.Context, md pmetric.Metrics) error {
 func init() {
 	for i, n := range []string{"floor0", "floor1", "floor2"} {
 		register(Component{Name: n, Shapes: []Shape{OnResource}, EnrichesResource: true, Start: func(tb testing.TB, env Env, next consumer.Metrics) consumer.Metrics {
-			return &floor{mode: i, m: startIdentities(tb, env).(*mapResolver), next: next}
+			m := map[netip.Addr]*podidentity.Identity{}
+			for i := range env.Pods {
+				m[netip.MustParseAddr(podIP(i))] = &podidentity.Identity{
+					Name: podName(i), Namespace: env.Namespace, UID: fmt.Sprintf("00000000-0000-4000-9000-%012d", i),
+				}
+			}
+			return &floor{mode: i, m: m, next: next}
 		}})
 	}
 }
