@@ -97,7 +97,12 @@ static void logcall(const char *what, const char *a, const char *b, HRESULT hr)
     DWORD w;
     int n = snprintf(line, sizeof line, "%lu %s %s %s 0x%08lx\n", GetCurrentProcessId(), what, a, b, (unsigned long)hr);
     if (n > (int)sizeof line - 1) n = sizeof line - 1;
+    /* Wine appends in two steps: one writer at a time, of all processes. */
+    HANDLE m = CreateMutexA(NULL, FALSE, "simhns-calls.log");
+    WaitForSingleObject(m, INFINITE);
     WriteFile(h, line, n, &w, NULL);
+    ReleaseMutex(m);
+    CloseHandle(m);
     CloseHandle(h);
 }
 

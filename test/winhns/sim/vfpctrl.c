@@ -53,7 +53,11 @@ static void logrun(const char *cmdline)
                            NULL, OPEN_EXISTING, 0, NULL);
     if (h == INVALID_HANDLE_VALUE) return;
     int n = snprintf(line, sizeof line, "%lu vfpctrl %s\n", GetCurrentProcessId(), cmdline);
+    HANDLE m = CreateMutexA(NULL, FALSE, "simhns-calls.log"); /* as in simhns.c */
+    WaitForSingleObject(m, INFINITE);
     WriteFile(h, line, n < (int)sizeof line ? n : (int)sizeof line - 1, &w, NULL);
+    ReleaseMutex(m);
+    CloseHandle(m);
     CloseHandle(h);
 }
 

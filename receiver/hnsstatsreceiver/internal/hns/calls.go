@@ -122,7 +122,7 @@ func checkStatistics(id string, s *statistics) error {
 	case strings.EqualFold(s.endpoint, id):
 		return nil
 	case s.endpoint == "":
-		return errors.New("HNS answered the statistics with nothing")
+		return errors.New("an answer without content")
 	}
-	return fmt.Errorf("HNS answered with the statistics of endpoint %q", s.endpoint)
+	return fmt.Errorf("they are those of endpoint %q", s.endpoint)
 }

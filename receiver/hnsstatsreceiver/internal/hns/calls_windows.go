@@ -49,7 +49,20 @@ func newCalls() *hcnCalls {
 
 // available asks for what can't be done without. Without HCN there is the older
 // list.
-func (c *hcnCalls) available() error { return c.hnsCall.Find() }
+func (c *hcnCalls) available() error { return find(c.vmcompute, c.hnsCall) }
+
+// find loads DLLs' exports; the error of a DLL that isn't there doesn't name it.
+func find(dll *windows.LazyDLL, procs ...*windows.LazyProc) error {
+	if err := dll.Load(); err != nil {
+		return fmt.Errorf("load %s: %w", dll.Name, err)
+	}
+	for _, p := range procs {
+		if err := p.Find(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Queries are in version 2.0 of HCN's schema, as hcn.defaultQuery has them.
 var (
@@ -63,7 +76,7 @@ var (
 func utf16Of(s string) *uint16 { return &append(utf16.Encode([]rune(s)), 0)[0] }
 
 func (c *hcnCalls) enumerate(state endpointState, buf []byte) ([]byte, error) {
-	if err := c.list.Find(); err != nil {
+	if err := find(c.dll, c.list); err != nil {
 		return buf, err
 	}
 	var out, record *uint16
@@ -73,10 +86,8 @@ func (c *hcnCalls) enumerate(state endpointState, buf []byte) ([]byte, error) {
 }
 
 func (c *hcnCalls) properties(id string, buf []byte) (_ []byte, err error) {
-	for _, p := range []*windows.LazyProc{c.open, c.query, c.end} {
-		if err := p.Find(); err != nil {
-			return buf, err
-		}
+	if err := find(c.dll, c.open, c.query, c.end); err != nil {
+		return buf, err
 	}
 	g, err := guid.FromString(id)
 	if err != nil {

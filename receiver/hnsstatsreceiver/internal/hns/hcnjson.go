@@ -57,15 +57,15 @@ type hcnEndpoint struct {
 func parseIDs(b []byte) ([]string, error) {
 	var ids []string
 	if err := json.Unmarshal(b, &ids); err != nil {
-		return nil, fmt.Errorf("HCN's list of endpoints is no JSON list of strings: %w", err)
+		return nil, fmt.Errorf("no JSON list of strings: %w", err)
 	}
 	if ids == nil {
-		return nil, errors.New("HCN answered the list of endpoints with nothing")
+		return nil, errors.New("an answer without content")
 	}
 	for i, id := range ids {
 		guid, ok := normalizeGUID(id)
 		if !ok {
-			return nil, fmt.Errorf("HCN's list of endpoints holds %q, which is no GUID", id)
+			return nil, fmt.Errorf("%q in it is no GUID", id)
 		}
 		ids[i] = guid
 	}
@@ -77,10 +77,10 @@ func parseIDs(b []byte) ([]string, error) {
 func parseEndpoint(id string, b []byte) (*properties, error) {
 	var e hcnEndpoint
 	if err := json.Unmarshal(b, &e); err != nil {
-		return nil, fmt.Errorf("HCN's properties are no valid JSON: %w", err)
+		return nil, fmt.Errorf("no valid JSON: %w", err)
 	}
 	if guid, _ := normalizeGUID(e.ID); guid != id {
-		return nil, fmt.Errorf("HCN answered with the properties of endpoint %q", e.ID)
+		return nil, fmt.Errorf("they are those of endpoint %q", e.ID)
 	}
 	p := &properties{
 		name:       e.Name,
@@ -100,7 +100,7 @@ func parseEndpoint(id string, b []byte) (*properties, error) {
 		}
 		a, err := netip.ParseAddr(c.IpAddress)
 		if err != nil {
-			return nil, fmt.Errorf("HCN's property IpConfigurations[].IpAddress: %w", err)
+			return nil, fmt.Errorf("IpConfigurations[].IpAddress: %w", err)
 		}
 		addrs = append(addrs, a)
 	}

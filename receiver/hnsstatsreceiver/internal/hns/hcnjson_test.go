@@ -110,7 +110,7 @@ func TestParseIDs(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, ids)
 	for answer, want := range map[string]string{
-		``: "no JSON list", `null`: "with nothing", `["1a2b`: "no JSON list", `{"a":1}`: "no JSON list", `["x"]`: `"x", which is no GUID`,
+		``: "no JSON list", `null`: "without content", `["1a2b`: "no JSON list", `{"a":1}`: "no JSON list", `["x"]`: `"x" in it is no GUID`,
 	} {
 		_, err := parseIDs([]byte(answer))
 		require.ErrorContains(t, err, want, answer)

@@ -95,10 +95,13 @@ func (w *worker) list(withAttached bool) (l listing, err error) {
 }
 
 func (w *worker) enumerate(state endpointState) (ids []string, err error) {
-	if w.buf, err = w.calls.enumerate(state, w.buf[:0]); err != nil {
+	if w.buf, err = w.calls.enumerate(state, w.buf[:0]); err == nil {
+		ids, err = parseIDs(w.buf)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("HCN's list of endpoints: %w", err)
 	}
-	return parseIDs(w.buf)
+	return ids, nil
 }
 
 func (w *worker) listV1() ([]endpointV1, error) {
@@ -107,35 +110,46 @@ func (w *worker) listV1() ([]endpointV1, error) {
 	case err != nil:
 		return nil, fmt.Errorf("HNS's older list of endpoints: %w", err)
 	case list == nil:
-		return nil, errors.New("HNS answered its older list of endpoints with nothing")
+		return nil, errors.New("HNS's older list of endpoints: an answer without content")
 	}
 	return list, nil
 }
 
 // ask reads an endpoint's properties, unless the V1 list had them, and its
-// statistics. Properties that have not changed are not parsed again.
+// statistics.
 func (w *worker) ask(a *answer) {
-	id := a.rec.id
 	if !a.v1 {
-		var err error
-		if w.buf, err = w.calls.properties(id, w.buf[:0]); err != nil {
+		if err := w.describe(a); err != nil {
 			a.err, a.hcn = fmt.Errorf("HCN's properties: %w", err), !vanished(err)
 			return
-		}
-		if sum := maphash.Bytes(w.seed, w.buf); sum != a.sum || a.props == nil {
-			if a.props, a.err = parseEndpoint(id, w.buf); a.err != nil {
-				a.hcn = true
-				return
-			}
-			a.sum = sum
 		}
 	}
 	if !a.props.isPod(a.state) {
 		return
 	}
-	if a.stats, a.err = w.calls.statistics(id); a.err != nil {
-		a.err = fmt.Errorf("HNS's statistics: %w", a.err)
-		return
+	var err error
+	if a.stats, err = w.calls.statistics(a.rec.id); err == nil {
+		err = checkStatistics(a.rec.id, &a.stats)
 	}
-	a.err = checkStatistics(id, &a.stats)
+	if err != nil {
+		a.err = fmt.Errorf("HNS's statistics: %w", err)
+	}
+}
+
+// describe reads an endpoint's properties. Those that have not changed are not
+// parsed again.
+func (w *worker) describe(a *answer) (err error) {
+	if w.buf, err = w.calls.properties(a.rec.id, w.buf[:0]); err != nil {
+		return err
+	}
+	sum := maphash.Bytes(w.seed, w.buf)
+	if a.props != nil && sum == a.sum {
+		return nil
+	}
+	p, err := parseEndpoint(a.rec.id, w.buf)
+	if err != nil {
+		return err
+	}
+	a.props, a.sum = p, sum
+	return nil
 }

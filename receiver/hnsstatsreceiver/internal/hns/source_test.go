@@ -267,10 +267,10 @@ func TestFailuresOfOneEndpoint(t *testing.T) {
 		"access denied":                      {func(f *fake) { f.statErr[bad.ID] = accessDenied }, "LocalSystem"},
 		"RPC server unavailable":             {func(f *fake) { f.statErr[bad.ID] = rpcUnavailable }, "Start-Service hns"},
 		"a panic inside hcsshim":             {func(f *fake) { f.statErr[bad.ID] = errors.New("panic") }, "panicked"},
-		"an answer without content":          {func(f *fake) { f.stats[bad.ID] = simhns.Stats{} }, "statistics with nothing"},
-		"another endpoint's statistics":      {func(f *fake) { f.stats[bad.ID] = simhns.Stats{EndpointId: simhns.Numbered(2).ID} }, "statistics of endpoint"},
+		"an answer without content":          {func(f *fake) { f.stats[bad.ID] = simhns.Stats{} }, "HNS's statistics: an answer without content"},
+		"another endpoint's statistics":      {func(f *fake) { f.stats[bad.ID] = simhns.Stats{EndpointId: simhns.Numbered(2).ID} }, "HNS's statistics: they are those of endpoint"},
 		"a failure that has no description":  {func(f *fake) { f.statErr[bad.ID] = hresult(0x8037011f) }, "0x8037011f"},
-		"a description that can't be parsed": {func(f *fake) { f.endpoints[bad.ID] = simhns.Endpoint{ID: "x"}; f.ids = slices.Clone(f.ids) }, "properties of endpoint"},
+		"a description that can't be parsed": {func(f *fake) { f.endpoints[bad.ID] = simhns.Endpoint{ID: "x"}; f.ids = slices.Clone(f.ids) }, "HCN's properties: they are those of endpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

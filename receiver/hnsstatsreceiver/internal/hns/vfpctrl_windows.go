@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// killPatience is how long a killed vfpctrl.exe, or a child that outlives it, may
-// hold the pipe that it prints to.
+// killPatience is how long the pipe that a killed vfpctrl.exe printed to may stay
+// open.
 const killPatience = 500 * time.Millisecond
 
 var ntResumeProcess = windows.NewLazySystemDLL("ntdll.dll").NewProc("NtResumeProcess")
@@ -47,12 +47,16 @@ func (e exe) run(ctx context.Context, limit int, args ...string) ([]byte, error)
 	cmd.Stdout, cmd.Stderr = out, out
 	// It begins suspended, so that it has no child before it is in the job.
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NO_WINDOW}
+	// A child that outlives it may hold the pipe until both are killed.
 	cmd.WaitDelay = killPatience
+	if deadline, ok := ctx.Deadline(); ok {
+		cmd.WaitDelay += time.Until(deadline)
+	}
 	cmd.Cancel = func() error { return errors.Join(group.kill(), cmd.Process.Kill()) }
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", e.path, err)
 	}
-	if err := group.take(cmd.Process); err != nil {
+	if err := group.take(cmd.Process); err != nil && ctx.Err() == nil { // else it is dead already
 		cancel()
 		return nil, errors.Join(fmt.Errorf("put %s into a job: %w", e.path, err), cmd.Wait())
 	}
