@@ -28,6 +28,9 @@ type Endpoint struct {
 	NetNS uint64
 	// HNSEndpoint is the HNS endpoint's GUID in lower case, "" on Linux.
 	HNSEndpoint string
+	// HNSNamespace is the GUID of the endpoint's HCN namespace in lower case, ""
+	// on Linux or if it has none.
+	HNSNamespace string
 	// Container is the id of the sandbox that shares the endpoint, "" if unknown.
 	Container string
 	// Created is a moment at which the endpoint's counters were known to be
@@ -61,8 +64,10 @@ type Counters struct {
 // TCP holds TCP totals, each one nil-able by family: VFP fills Packets and
 // Events, Linux fills Events only.
 type TCP struct {
-	// Packets counts segments by flag.
-	Packets *[NumDirections][NumTCPFlags]uint64
+	// Packets counts segments by flag; HasPacket says which of the flags the
+	// platform counts.
+	Packets   *[NumDirections][NumTCPFlags]uint64
+	HasPacket [NumTCPFlags]bool
 	// Events counts connection events; HasEvent says which of them the
 	// platform has.
 	Events   [NumTCPEvents]uint64
@@ -107,7 +112,9 @@ type Source interface {
 	// Read calls visit once for each endpoint present. Endpoint and Counters
 	// are valid during the call only, unless documented otherwise by the
 	// source. The error joins the failures of single endpoints (each an
-	// *Error); those endpoints are not visited, all others are.
+	// *Error): an endpoint of which nothing could be read is not visited, one
+	// that lacks optional counters is visited without them, all others are
+	// visited with everything. Any other error means that nothing was read.
 	Read(ctx context.Context, visit func(*Endpoint, *Counters)) error
 	// Close ends every goroutine and handle; it is safe twice and without Start.
 	Close() error

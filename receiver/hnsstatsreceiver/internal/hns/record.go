@@ -1,0 +1,148 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hns
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
+)
+
+// record is what is kept of an endpoint for as long as HNS lists it.
+type record struct {
+	id string // GUID in lower case
+
+	// As listed last.
+	listed uint64 // number of the scrape
+	state  endpointState
+	v1     bool // by the V1 list
+
+	// As read last; immutable, replaced on change.
+	sum   uint64 // hash of the JSON that props were parsed from
+	props *properties
+	ep    *endpoint.Endpoint
+
+	// port is the VFP port by the list of switch ports, which was asked for this
+	// endpoint if portAsked, and has none of it if port is "".
+	port      string
+	portAsked bool
+
+	// Rotation: the number of the scrape that last asked HNS, and of the turn that
+	// last ran vfpctrl, with the one before it. cut says that the end of its
+	// scrape cut that run off.
+	asked, vfpAsked, vfpBefore uint64
+	cut                        bool
+
+	// busy is when the call that still runs was made, zero if none does.
+	busy time.Time
+	// phase is how far the current scrape has come.
+	phase phase
+	err   error // of the current scrape, nil if none
+
+	// The storage of what is handed to the visitor.
+	counters endpoint.Counters
+	acl      [endpoint.NumDirections]uint64
+	packets  [endpoint.NumDirections][endpoint.NumTCPFlags]uint64
+	tcp      endpoint.TCP
+}
+
+// phase of a record in one scrape.
+type phase uint8
+
+const (
+	queued  phase = iota // not asked yet
+	asking               // a worker has it
+	late                 // a worker has it, and nobody waits for it
+	parked               // counters read, the list of switch ports is awaited
+	ready                // counters read, vfpctrl is next
+	reading              // vfpctrl is run
+	done                 // visited, failed, or no pod
+)
+
+// label names the endpoint for an operator.
+func (r *record) label() string {
+	if r.props != nil && r.props.name != "" {
+		return r.id + " (" + r.props.name + ")"
+	}
+	return r.id
+}
+
+// learn takes properties. birth numbers the endpoints that the source has seen.
+func (r *record) learn(p *properties, sum uint64, now time.Time, birth func() string) {
+	r.sum = sum
+	if r.props == p {
+		return
+	}
+	if r.props == nil || r.props.mac != p.mac || r.props.port != p.port {
+		r.port, r.portAsked = "", false
+	}
+	ep := &endpoint.Endpoint{
+		Interface:    p.name,
+		Addresses:    p.addresses,
+		HNSEndpoint:  r.id,
+		HNSNamespace: p.namespace,
+	}
+	if len(p.containers) > 0 {
+		// The runtime attaches a pod's sandbox before its other containers.
+		ep.Container = p.containers[0]
+	}
+	if r.ep != nil && r.props.mac == p.mac {
+		ep.ID, ep.Created = r.ep.ID, r.ep.Created
+	} else {
+		// Seen for the first time, or made anew with the same GUID. HNS doesn't
+		// say when it made an endpoint.
+		ep.ID, ep.Created = birth(), now
+	}
+	r.props, r.ep = p, ep
+}
+
+// count takes HNS's counters. HNS counts in the endpoint's direction, which is
+// the pod's.
+func (r *record) count(s *statistics) {
+	r.counters = endpoint.Counters{Bytes: s.bytes, Packets: s.packets, Dropped: s.dropped}
+}
+
+// countVFP takes VFP's counters.
+func (r *record) countVFP(c *portCounters) {
+	r.tcp = endpoint.TCP{}
+	for f := range endpoint.NumTCPFlags {
+		n := firstFlag + counter(f)
+		if !c.has[n] {
+			continue
+		}
+		r.tcp.Packets, r.tcp.HasPacket[f] = &r.packets, true
+		for d := range endpoint.NumDirections {
+			r.packets[d][f] = c.value[d][n]
+		}
+	}
+	for e := endpoint.Verified; e <= endpoint.TimeWaitExpired; e++ {
+		n := firstEvent + counter(e)
+		// VFP has these for each direction, the metric has one number.
+		r.tcp.Events[e] = c.value[endpoint.Receive][n] + c.value[endpoint.Transmit][n]
+		r.tcp.HasEvent[e] = c.has[n]
+	}
+	r.counters.TCP = &r.tcp
+	if c.has[aclDropped] {
+		for d := range endpoint.NumDirections {
+			r.acl[d] = c.value[d][aclDropped]
+		}
+		r.counters.ACLDropped = &r.acl
+	}
+}
+
+// summary is one failure of many endpoints.
+func summary(records []*record, format string, args ...any) error {
+	const named = 3
+	var names []string
+	for _, r := range records[:min(len(records), named)] {
+		names = append(names, r.label())
+	}
+	list := strings.Join(names, ", ")
+	if more := len(records) - named; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return &endpoint.Error{Endpoint: list, Err: fmt.Errorf(format, args...)}
+}

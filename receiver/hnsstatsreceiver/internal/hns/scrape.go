@@ -1,0 +1,327 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hns
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
+)
+
+// scrape is one Read. It is a loop over what happens: a worker takes a job, a
+// worker answers, time runs out. Its storage is used again by the next one.
+type scrape struct {
+	s       *source
+	ctx     context.Context //nolint:containedctx // of this Read
+	vfpCtx  context.Context //nolint:containedctx // ends at stop, and kills vfpctrl
+	kill    context.CancelFunc
+	visit   func(*endpoint.Endpoint, *endpoint.Counters)
+	started time.Time
+	stop    time.Time
+	stopped bool
+	timer   *time.Timer
+
+	queue   []*record // all records, in order of reading
+	listed  int       // their number; rescued ones are queued again
+	next    int       // index of the first that wasn't asked
+	asked   []*record // in order of asking
+	oldest  int       // index of the first in asked that may be waited for
+	waiting int       // records in phase asking
+
+	rescue   []*record // records that HCN failed to describe
+	rescuing rescuing
+
+	vfpOn                              bool // vfpctrl is run in this scrape
+	pending                            int  // records in phase parked or ready
+	parked                             int  // records in phase parked
+	reading                            int  // runs of vfpctrl
+	ports                              ports
+	portsAsked, portsRead, portsFailed bool
+	vfpOK, vfpBad                      int
+	vfpErrs                            []error
+
+	errs []error
+}
+
+// rescuing is how far the V1 list is that is read for the rescue of records.
+type rescuing uint8
+
+const (
+	notRescuing rescuing = iota
+	rescueAsked
+	rescued
+)
+
+func (sc *scrape) begin(s *source, ctx context.Context, visit func(*endpoint.Endpoint, *endpoint.Counters), stop time.Time) {
+	*sc = scrape{
+		s: s, ctx: ctx, visit: visit, started: time.Now(), stop: stop, timer: sc.timer,
+		queue: sc.queue[:0], asked: sc.asked[:0], rescue: sc.rescue[:0],
+	}
+	sc.vfpCtx, sc.kill = context.WithDeadline(ctx, stop)
+	if sc.timer == nil {
+		sc.timer = time.NewTimer(time.Hour)
+	}
+	sc.vfpOn = s.vfp != nil && !sc.started.Before(s.vfpPaused)
+}
+
+// end drops what the scrape holds and its storage need not.
+func (sc *scrape) end() {
+	sc.kill()
+	sc.timer.Stop()
+	sc.ctx, sc.vfpCtx, sc.visit, sc.ports = nil, nil, nil, ports{}
+}
+
+// list gets the list of endpoints.
+func (sc *scrape) list() (listing, error) {
+	s := sc.s
+	j := job{scrape: s.number, attached: s.withAttached(sc.started)}
+	sc.timer.Reset(time.Until(sc.stop))
+	for {
+		jobs := s.jobs
+		if !s.listing.IsZero() {
+			jobs = nil // one at a time
+		}
+		select {
+		case jobs <- j:
+			s.listing = time.Now()
+		case a := <-s.answers:
+			if a.rec != nil {
+				a.rec.busy = time.Time{}
+				continue
+			}
+			s.listing = time.Time{}
+			if a.scrape != s.number {
+				continue
+			}
+			if a.err != nil {
+				return listing{}, fmt.Errorf("list the HNS endpoints: %w", a.err)
+			}
+			if j.attached {
+				s.attachedAt = sc.started
+			}
+			return a.list, nil
+		case a := <-s.vfpAnswers:
+			_ = a // of an earlier scrape
+		case <-sc.timer.C:
+			return listing{}, fmt.Errorf("list the HNS endpoints: no answer within %s; the HNS service hangs: restart it with Restart-Service hns", time.Since(sc.begun()).Round(time.Millisecond))
+		case <-sc.ctx.Done():
+			return listing{}, fmt.Errorf("list the HNS endpoints: %w", sc.ctx.Err())
+		}
+	}
+}
+
+// begun is when the list was asked for, in this scrape or an earlier one.
+func (sc *scrape) begun() time.Time {
+	if sc.s.listing.IsZero() {
+		return sc.started
+	}
+	return sc.s.listing
+}
+
+// enqueue takes a record of the list.
+func (sc *scrape) enqueue(r *record) {
+	r.phase, r.err = queued, nil
+	sc.queue = append(sc.queue, r)
+}
+
+// run reads all records until everything is done or time is up.
+func (sc *scrape) run() {
+	s := sc.s
+	sc.listed = len(sc.queue)
+	slices.SortFunc(sc.queue, func(a, b *record) int {
+		return cmp.Or(cmp.Compare(a.asked, b.asked), cmp.Compare(a.vfpAsked, b.vfpAsked), cmp.Compare(a.id, b.id))
+	})
+	for !sc.finished() {
+		jobs, j := sc.nextJob()
+		vfpJobs, v := sc.nextVFPJob()
+		sc.arm()
+		select {
+		case jobs <- j:
+			sc.gave(j)
+		case vfpJobs <- v:
+			sc.gaveVFP(v)
+		case a := <-s.answers:
+			sc.answered(a)
+		case a := <-s.vfpAnswers:
+			sc.vfpAnswered(a)
+		case <-sc.timer.C:
+			sc.expire(time.Now())
+		case <-sc.ctx.Done():
+			sc.stopped = true
+			sc.reading = 0
+		}
+	}
+	sc.leftOver()
+	sc.judgeVFP()
+}
+
+// finished reports whether nothing is to be done or waited for.
+func (sc *scrape) finished() bool {
+	if sc.stopped {
+		return sc.reading == 0 // they have been killed
+	}
+	return sc.next == len(sc.queue) && sc.waiting == 0 && sc.pending == 0 && sc.reading == 0 &&
+		(len(sc.rescue) == 0 || sc.rescuing == rescued)
+}
+
+// nextJob returns the next job for an HNS worker, and a nil channel if there is
+// none.
+func (sc *scrape) nextJob() (chan<- job, job) {
+	for !sc.stopped && sc.next < len(sc.queue) {
+		r := sc.queue[sc.next]
+		if r.busy.IsZero() {
+			return sc.s.jobs, job{scrape: sc.s.number, rec: r, v1: r.v1, state: r.state, sum: r.sum, props: r.props}
+		}
+		// A call from an earlier scrape still hangs; another would, too.
+		sc.next++
+		sc.fail(r, fmt.Errorf("HNS has not answered since %s ago", time.Since(r.busy).Round(time.Second)))
+	}
+	if !sc.stopped && len(sc.rescue) > 0 && sc.rescuing == notRescuing && sc.waiting == 0 && sc.s.listing.IsZero() {
+		return sc.s.jobs, job{scrape: sc.s.number, v1: true}
+	}
+	return nil, job{}
+}
+
+func (sc *scrape) gave(j job) {
+	now := time.Now()
+	if j.rec == nil {
+		sc.rescuing, sc.s.listing = rescueAsked, now
+		return
+	}
+	sc.next++
+	sc.waiting++
+	sc.asked = append(sc.asked, j.rec)
+	j.rec.phase, j.rec.busy, j.rec.asked = asking, now, sc.s.number
+}
+
+// answered takes the answer of an HNS worker.
+func (sc *scrape) answered(a answer) {
+	s := sc.s
+	if a.rec == nil {
+		s.listing = time.Time{}
+		if a.scrape == s.number {
+			sc.rescued(a)
+		}
+		return
+	}
+	r := a.rec
+	r.busy = time.Time{}
+	if a.scrape != s.number {
+		return
+	}
+	if r.phase == asking {
+		sc.waiting--
+	}
+	if a.props != nil && (a.err == nil || !a.hcn) {
+		r.learn(a.props, a.sum, time.Now(), s.birth)
+	}
+	switch {
+	case a.err != nil && a.hcn && !a.v1:
+		r.err = a.err
+		r.phase = done
+		sc.rescue = append(sc.rescue, r)
+	case a.err != nil:
+		sc.fail(r, a.err)
+	case !r.props.isPod(r.state):
+		r.phase = done
+	default:
+		r.count(&a.stats)
+		sc.counted(r)
+	}
+}
+
+// rescued takes the V1 list for the records that HCN failed to describe. They
+// keep their error: the list lacks the VFP port and may lack addresses.
+func (sc *scrape) rescued(a answer) {
+	sc.rescuing = rescued
+	byID := make(map[string]*endpointV1, len(a.list.v1))
+	for i := range a.list.v1 {
+		if id, ok := normalizeGUID(a.list.v1[i].id); ok {
+			byID[id] = &a.list.v1[i]
+		}
+	}
+	for _, r := range sc.rescue {
+		sc.errs = append(sc.errs, &endpoint.Error{Endpoint: r.label(), Err: r.err})
+		if e := byID[r.id]; e != nil && e.properties().isPod(e.state) {
+			sc.s.learnV1(r, e, time.Now())
+			r.state, r.phase = e.state, queued
+			sc.queue = append(sc.queue, r)
+		}
+	}
+}
+
+// fail ends a record with an error.
+func (sc *scrape) fail(r *record, err error) {
+	r.phase = done
+	sc.errs = append(sc.errs, &endpoint.Error{Endpoint: r.label(), Err: err})
+}
+
+// arm sets the timer to when something runs out.
+func (sc *scrape) arm() {
+	for sc.oldest < len(sc.asked) && sc.asked[sc.oldest].phase != asking {
+		sc.oldest++
+	}
+	at := sc.stop
+	if sc.stopped {
+		at = sc.stop.Add(time.Hour) // only killed runs are waited for
+	} else if sc.oldest < len(sc.asked) {
+		if out := sc.asked[sc.oldest].busy.Add(sc.s.patience); out.Before(at) {
+			at = out
+		}
+	}
+	sc.timer.Reset(time.Until(at))
+}
+
+// expire gives up what has run out of time.
+func (sc *scrape) expire(now time.Time) {
+	if !now.Before(sc.stop) {
+		sc.stopped = true
+	}
+	for _, r := range sc.asked[sc.oldest:] {
+		if r.phase == asking && now.Sub(r.busy) >= sc.s.patience {
+			// Its answer still counts if it comes while others are read.
+			r.phase = late
+			sc.waiting--
+		}
+	}
+}
+
+// leftOver reports what was not reached, and visits what lacks only VFP.
+func (sc *scrape) leftOver() {
+	var unread, unreached []*record
+	for _, r := range sc.queue {
+		switch r.phase {
+		case asking, late:
+			sc.fail(r, fmt.Errorf("HNS has not answered within %s", time.Since(r.busy).Round(time.Millisecond)))
+		case queued:
+			unread = append(unread, r)
+		case parked, ready, reading:
+			unreached = append(unreached, r)
+			sc.emit(r)
+		case done:
+		}
+	}
+	for _, r := range sc.rescue {
+		if sc.rescuing != rescued {
+			sc.fail(r, r.err)
+		}
+	}
+	took := time.Since(sc.started).Round(time.Millisecond)
+	if len(unread) > 0 {
+		sc.errs = append(sc.errs, summary(unread, "%d of %d endpoints were not reached in %s and come first next time", len(unread), sc.listed, took))
+	}
+	if len(unreached) > 0 {
+		sc.errs = append(sc.errs, summary(unreached, "the VFP counters of %d of %d endpoints were not reached in %s and come first next time", len(unreached), sc.listed, took))
+	}
+}
+
+// emit hands a record to the visitor.
+func (sc *scrape) emit(r *record) {
+	r.phase = done
+	sc.visit(r.ep, &r.counters)
+}

@@ -1,0 +1,246 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.uber.org/zap"
+
+	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
+)
+
+// closePatience is how long Close waits for calls into HNS that still run.
+const closePatience = 5 * time.Second
+
+// source implements endpoint.Source.
+type source struct {
+	cfg   Config
+	log   *zap.Logger
+	calls calls
+	vfp   *vfpctrl // nil if disabled
+
+	// Channels to and from the workers. Answers have room for one a worker, so
+	// that a worker never waits for a reader.
+	jobs       chan job
+	answers    chan answer
+	vfpJobs    chan vfpJob
+	vfpAnswers chan vfpAnswer
+
+	workers sync.WaitGroup
+	started bool
+	closed  bool
+
+	// What follows belongs to the caller of Read.
+	number  uint64 // of the scrape
+	births  uint64
+	turn    uint64 // of vfpctrl
+	records map[string]*record
+	scrape  scrape
+
+	// listing is when the list was asked for that hasn't come, zero if it has.
+	listing time.Time
+	// shared is the number of endpoints in state "attached-sharing".
+	shared int
+	// attachedAt is when endpoints in state "attached" were listed last, and
+	// hasAttached whether there were pods among them.
+	attachedAt  time.Time
+	hasAttached bool
+	// v1Listed and vfpDown are states that were reported.
+	v1Listed, vfpDown bool
+	// vfpPaused is until when vfpctrl is left alone.
+	vfpPaused time.Time
+
+	patience time.Duration // hnsPatience, less in tests
+}
+
+func newSource(cfg Config, set component.TelemetrySettings, c calls, p program) *source {
+	s := &source{
+		cfg:        cfg,
+		log:        set.Logger,
+		calls:      c,
+		jobs:       make(chan job),
+		answers:    make(chan answer, hnsInFlight),
+		vfpJobs:    make(chan vfpJob),
+		vfpAnswers: make(chan vfpAnswer, vfpInFlight),
+		records:    make(map[string]*record),
+		patience:   hnsPatience,
+	}
+	if cfg.VFP.Enabled {
+		s.vfp = &vfpctrl{program: p, timeout: cfg.VFP.Timeout}
+	}
+	return s
+}
+
+// Start starts the workers.
+func (s *source) Start(context.Context) error {
+	if err := s.calls.available(); err != nil {
+		return fmt.Errorf("this Windows can't tell its network endpoints: %w; they come with the feature Containers (Install-WindowsFeature Containers)", err)
+	}
+	seed := maphash.MakeSeed()
+	for range hnsInFlight {
+		w := worker{calls: s.calls, seed: seed}
+		s.workers.Go(func() {
+			for j := range s.jobs {
+				s.answers <- w.do(j)
+			}
+		})
+	}
+	if s.vfp != nil {
+		for range vfpInFlight {
+			s.workers.Go(func() {
+				for j := range s.vfpJobs {
+					s.vfpAnswers <- s.vfp.do(j)
+				}
+			})
+		}
+	}
+	s.started = true
+	return nil
+}
+
+// Close ends the workers. A call that hangs inside HNS can't be ended: Close
+// waits a while for it and then says so.
+func (s *source) Close() error {
+	if s.closed || !s.started {
+		s.closed = true
+		return nil
+	}
+	s.closed = true
+	close(s.jobs)
+	close(s.vfpJobs)
+	ended := make(chan struct{})
+	go func() {
+		s.workers.Wait()
+		close(ended)
+	}()
+	patience := time.NewTimer(closePatience)
+	defer patience.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-patience.C:
+		return fmt.Errorf("calls into HNS have not returned within %s of the shutdown; they end with the process", closePatience)
+	}
+}
+
+// Read lists the endpoints, asks each for its counters, and visits it.
+func (s *source) Read(ctx context.Context, visit func(*endpoint.Endpoint, *endpoint.Counters)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	begin := time.Now()
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = begin.Add(defaultDeadline)
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	s.number++
+	sc := &s.scrape
+	sc.begin(s, ctx, visit, stopBefore(begin, deadline))
+	defer sc.end()
+	l, err := sc.list()
+	if err != nil {
+		return err
+	}
+	s.reconcile(l, begin)
+	sc.run()
+	s.hasAttached = slices.ContainsFunc(sc.queue, func(r *record) bool {
+		return r.state == attached && (r.props == nil || r.props.isPod(attached))
+	})
+	return errors.Join(sc.errs...)
+}
+
+// stopBefore is when to begin nothing more and to kill what can be killed, so
+// that the scrape ends within its deadline.
+func stopBefore(begin, deadline time.Time) time.Time {
+	return deadline.Add(-min(deadline.Sub(begin)/10, time.Second))
+}
+
+// reconcile makes the records those of the list, and queues them.
+func (s *source) reconcile(l listing, now time.Time) {
+	s.reportList(l)
+	changed := len(l.shared) != s.shared
+	s.shared = len(l.shared)
+	for _, id := range l.shared {
+		_, known := s.records[id]
+		changed = changed || !known
+		s.list(id, attachedSharing)
+	}
+	for _, id := range l.attached {
+		s.list(id, attached)
+	}
+	for i := range l.v1 {
+		e := &l.v1[i]
+		if id, ok := normalizeGUID(e.id); ok && e.properties().isPod(e.state) {
+			s.learnV1(s.list(id, e.state), e, now)
+		}
+	}
+	for id, r := range s.records {
+		if r.listed != s.number {
+			delete(s.records, id)
+		}
+	}
+	if changed {
+		// This is when an endpoint may show itself that isn't shared.
+		s.attachedAt = time.Time{}
+	}
+}
+
+// list returns the record of a listed endpoint, and queues it.
+func (s *source) list(id string, state endpointState) *record {
+	r := s.records[id]
+	if r == nil {
+		r = &record{id: id}
+		s.records[id] = r
+	}
+	if r.listed != s.number { // else its state changed between two lists
+		r.listed, r.state, r.v1 = s.number, state, false
+		s.scrape.enqueue(r)
+	}
+	return r
+}
+
+// learnV1 takes what the V1 list says of an endpoint.
+func (s *source) learnV1(r *record, e *endpointV1, now time.Time) {
+	p := e.properties()
+	if r.props != nil && r.props.mac == p.mac {
+		p.port = r.props.port // the V1 list doesn't say
+	}
+	r.v1 = true
+	r.learn(p, 0, now, s.birth)
+}
+
+// birth returns an identity that no endpoint has had.
+func (s *source) birth() string {
+	s.births++
+	return "hns#" + strconv.FormatUint(s.births, 10)
+}
+
+// reportList reports a change from HCN's list to the older one, and back.
+func (s *source) reportList(l listing) {
+	if v1 := l.why != nil; v1 != s.v1Listed {
+		s.v1Listed = v1
+		if v1 {
+			s.log.Warn("HCN doesn't list the endpoints; the older HNS list is read instead, which has no VFP port and at most two addresses an endpoint", zap.Error(l.why))
+		} else {
+			s.log.Info("HCN lists the endpoints again")
+		}
+	}
+}
+
+// withAttached decides whether the next list has the endpoints in state
+// "attached".
+func (s *source) withAttached(now time.Time) bool {
+	return s.hasAttached || now.Sub(s.attachedAt) >= attachedEvery
+}

@@ -1,0 +1,431 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hns
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+
+	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
+	"github.com/otelcol-retina/otelcol-retina/test/winhns/simhns"
+)
+
+const interval = 10 * time.Second
+
+func TestReadHasEveryCounterOfEveryEndpoint(t *testing.T) {
+	for _, n := range []int{0, 3, 250} {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := started(t, newFake(n), vfpConfig())
+			r := read(t, s, interval)
+			require.NoError(t, r.err)
+			require.Len(t, r.counters, n)
+			for i := range n {
+				e, v := simhns.Numbered(i), simhns.NumberedVFP(i)
+				assert.Equal(t, wantCounters(simhns.NumberedStats(i), &v), r.counters[e.ID])
+				got := *r.endpoints[e.ID]
+				assert.NotEmpty(t, got.ID)
+				got.ID = ""
+				assert.Equal(t, endpoint.Endpoint{
+					Interface: e.Name, Addresses: addrs(e.Addresses...), HNSEndpoint: e.ID, HNSNamespace: e.Namespace,
+					Container: e.Containers[0], Created: time.Now().Add(-r.took),
+				}, got)
+			}
+		})
+	}
+}
+
+func TestTextFormIsReadWhereJSONIsNotKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		f.textOnly = true
+		s, _ := started(t, f, vfpConfig())
+		require.NoError(t, read(t, s, interval).err)
+		f.calls()
+		r := read(t, s, interval)
+		require.NoError(t, r.err)
+		v := simhns.NumberedVFP(1)
+		assert.Equal(t, wantCounters(simhns.NumberedStats(1), &v), r.counters[simhns.Numbered(1).ID])
+		for _, call := range f.calls() {
+			assert.NotContains(t, call, "/format", "asked once, not every time")
+		}
+	})
+}
+
+// Calls to HNS: one list and, for each endpoint, its description and one for its
+// statistics.
+func TestCallsOfAScrape(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(50)
+		f.put(simhns.Endpoint{ID: "1a2b3c4d-0001-4000-8000-00000000ffff", Name: "the node's", State: simhns.Attached}, simhns.Stats{}, simhns.VFP{})
+		s, _ := started(t, f, Config{})
+		read(t, s, interval) // endpoints are new: there may be attached ones
+		read(t, s, interval)
+		f.calls()
+		r := read(t, s, interval)
+		require.NoError(t, r.err)
+		require.Len(t, r.counters, 50)
+		count := map[string]int{}
+		for _, call := range f.calls() {
+			what, _, _ := strings.Cut(call, " ")
+			count[what]++
+		}
+		assert.Equal(t, map[string]int{"list": 1, "properties": 50, "statistics": 50}, count)
+	})
+}
+
+func TestAttachedEndpointsWithContainersArePods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(2)
+		s, _ := started(t, f, Config{})
+		for range 3 {
+			read(t, s, interval)
+		}
+		pod := simhns.Numbered(7)
+		pod.State = simhns.Attached
+		f.put(pod, simhns.NumberedStats(7), simhns.VFP{})
+		own := simhns.Numbered(8)
+		own.State, own.Containers = simhns.Attached, nil
+		f.put(own, simhns.NumberedStats(8), simhns.VFP{})
+		remote := simhns.Numbered(9)
+		remote.Remote = true
+		f.put(remote, simhns.NumberedStats(9), simhns.VFP{})
+		time.Sleep(attachedEvery)
+		for range 3 { // and it stays
+			r := read(t, s, interval)
+			require.NoError(t, r.err)
+			assert.Len(t, r.counters, 3)
+			assert.Contains(t, r.counters, pod.ID)
+		}
+	})
+}
+
+func TestVFPOf250EndpointsFitsIntoTheInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(250)
+		f.vfpWait[""] = 100 * time.Millisecond
+		s, _ := started(t, f, vfpConfig())
+		r := read(t, s, interval)
+		require.NoError(t, r.err)
+		assert.Len(t, r.withVFP(), 250)
+		assert.Less(t, r.took, interval)
+		assert.Equal(t, vfpInFlight, f.most)
+	})
+}
+
+// Where VFP is too slow for everyone, everyone has their turn, and the scrape
+// keeps its deadline.
+func TestVFPRotation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(250)
+		f.vfpWait[""] = 350 * time.Millisecond
+		s, _ := started(t, f, vfpConfig())
+		last := map[string]int{} // the scrape that reached an endpoint last
+		for scrape := 1; scrape <= 12; scrape++ {
+			r := read(t, s, interval)
+			require.LessOrEqual(t, r.took, interval)
+			require.Len(t, r.counters, 250, "HNS's counters are there for all")
+			got := r.withVFP()
+			require.InDelta(t, 100, len(got), 5, "4 at a time, 350 ms each, for 9 s")
+			require.ErrorContains(t, r.err, "VFP counters of")
+			require.Len(t, failed(r.err), 1, "one error for all that were not reached")
+			newest := 0 // the last turn of those reached now
+			for _, id := range got {
+				newest = max(newest, last[id])
+			}
+			for _, id := range f.ids {
+				if !slices.Contains(got, id) {
+					require.GreaterOrEqual(t, last[id], newest, "%s waits, and one came that waited less", id)
+				}
+				require.GreaterOrEqual(t, last[id], scrape-3, "%s waits longer than three scrapes", id)
+			}
+			for _, id := range got {
+				last[id] = scrape
+			}
+			time.Sleep(interval - r.took)
+		}
+	})
+}
+
+// Ports that hang when the scrape has less time than vfpctrl may take must not
+// keep the workers from the others for good.
+func TestHangingPortsLeaveTheOthersTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(12)
+		for i := range vfpInFlight {
+			f.vfpWait[simhns.Numbered(i).Port] = time.Hour
+		}
+		s, _ := started(t, f, vfpConfig())
+		seen := map[string]bool{}
+		for range 4 {
+			r := read(t, s, 2*time.Second)
+			require.LessOrEqual(t, r.took, 2*time.Second)
+			require.Len(t, r.counters, 12)
+			for _, id := range r.withVFP() {
+				seen[id] = true
+			}
+		}
+		assert.Len(t, seen, 12-vfpInFlight)
+	})
+}
+
+func TestOneHangingEndpointCostsOnlyItself(t *testing.T) {
+	for name, waits := range map[string]func(*fake) map[string]time.Duration{
+		"in its properties": func(f *fake) map[string]time.Duration { return f.propWait },
+		"in its statistics": func(f *fake) map[string]time.Duration { return f.statWait },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(20)
+				hangs := simhns.Numbered(4)
+				s, _ := started(t, f, Config{})
+				require.NoError(t, read(t, s, interval).err)
+				f.with(func() { waits(f)[hangs.ID] = 17 * time.Second })
+				r := read(t, s, interval)
+				assert.Equal(t, hnsPatience, r.took)
+				assert.Len(t, r.counters, 19)
+				assert.Equal(t, []string{hangs.ID + " (pod-4)"}, failed(r.err))
+				require.ErrorContains(t, r.err, "HNS has not answered within 5s")
+
+				f.calls()
+				r = read(t, s, interval)
+				assert.Zero(t, r.took, "nobody waits for it again")
+				require.ErrorContains(t, r.err, "HNS has not answered since 5s ago")
+				assert.NotContains(t, f.calls(), "statistics "+hangs.ID, "no second call while one hangs")
+
+				f.with(func() { delete(waits(f), hangs.ID) })
+				time.Sleep(20 * time.Second)
+				r = read(t, s, interval)
+				require.NoError(t, r.err)
+				assert.Len(t, r.counters, 20)
+			})
+		})
+	}
+}
+
+// An answer that comes late, but while others are still read, counts.
+func TestALateAnswerCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		f.statWait[simhns.Numbered(0).ID] = 6 * time.Second
+		f.vfpWait[simhns.Numbered(1).Port] = 7 * time.Second
+		cfg := vfpConfig()
+		cfg.VFP.Timeout = 8 * time.Second
+		s, _ := started(t, f, cfg)
+		r := read(t, s, interval)
+		require.NoError(t, r.err)
+		assert.Len(t, r.counters, 3)
+	})
+}
+
+func TestHNSThatHangsAltogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(30)
+		f.statWait[""] = time.Minute
+		s, _ := started(t, f, Config{})
+		r := read(t, s, interval)
+		assert.LessOrEqual(t, r.took, interval)
+		assert.Empty(t, r.counters)
+		assert.Len(t, failed(r.err), hnsInFlight+1)
+		require.ErrorContains(t, r.err, "22 of 30 endpoints were not reached in 9s")
+
+		time.Sleep(time.Minute)
+		f.with(func() { delete(f.statWait, "") })
+		require.NoError(t, read(t, s, interval).err)
+
+		f.with(func() { f.listWait = 25 * time.Second })
+		for range 2 {
+			r = read(t, s, interval)
+			assert.LessOrEqual(t, r.took, interval)
+			require.ErrorContains(t, r.err, "list the HNS endpoints: no answer within")
+			require.ErrorContains(t, r.err, "Restart-Service hns")
+			assert.Empty(t, failed(r.err), "it is no single endpoint's failure")
+		}
+		f.with(func() { f.listWait = 0 })
+		time.Sleep(30 * time.Second)
+		require.NoError(t, read(t, s, interval).err)
+	})
+}
+
+func TestFailuresOfOneEndpoint(t *testing.T) {
+	bad := simhns.Numbered(1)
+	for name, tt := range map[string]struct {
+		fault func(f *fake)
+		want  string
+	}{
+		"vanished before its description":    {func(f *fake) { f.propErr[bad.ID] = endpointNotFound }, "endpoint not found"},
+		"vanished before its statistics":     {func(f *fake) { delete(f.stats, bad.ID) }, "element not found (0x80070490)"},
+		"access denied":                      {func(f *fake) { f.statErr[bad.ID] = accessDenied }, "LocalSystem"},
+		"RPC server unavailable":             {func(f *fake) { f.statErr[bad.ID] = rpcUnavailable }, "Start-Service hns"},
+		"a panic inside hcsshim":             {func(f *fake) { f.statErr[bad.ID] = errors.New("panic") }, "panicked"},
+		"an answer without content":          {func(f *fake) { f.stats[bad.ID] = simhns.Stats{} }, "HNS's statistics: an answer without content"},
+		"another endpoint's statistics":      {func(f *fake) { f.stats[bad.ID] = simhns.Stats{EndpointId: simhns.Numbered(2).ID} }, "HNS's statistics: they are those of endpoint"},
+		"a failure that has no description":  {func(f *fake) { f.statErr[bad.ID] = hresult(0x8037011f) }, "0x8037011f"},
+		"a description that can't be parsed": {func(f *fake) { f.endpoints[bad.ID] = simhns.Endpoint{ID: "x"}; f.ids = slices.Clone(f.ids) }, "HCN's properties: they are those of endpoint"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(3)
+				s, _ := started(t, f, vfpConfig())
+				require.NoError(t, read(t, s, interval).err)
+				if name == "a description that can't be parsed" {
+					f.v1Err = errors.New("no")
+					e := f.endpoints[bad.ID]
+					e.ID = "1a2b3c4d-0001-4000-8000-00000000ffff"
+					f.endpoints[bad.ID] = e
+				} else {
+					f.with(func() { tt.fault(f) })
+				}
+				r := read(t, s, interval)
+				require.ErrorContains(t, r.err, tt.want)
+				assert.Equal(t, []string{bad.ID + " (pod-1)"}, failed(r.err))
+				assert.Len(t, r.withVFP(), 2, "the others are all right")
+			})
+		})
+	}
+}
+
+func TestListFailures(t *testing.T) {
+	t.Run("once", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(3)
+			s, logs := started(t, f, vfpConfig())
+			f.listErr = elementNotFound
+			go func() { f.with(func() { f.listErr = nil }) }()
+			r := read(t, s, interval)
+			require.NoError(t, r.err)
+			assert.Len(t, r.withVFP(), 3)
+			assert.LessOrEqual(t, logs.Len(), 1)
+		})
+	})
+	t.Run("HCN for good, so the older list is read", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(3)
+			f.listErr = elementNotFound
+			s, logs := started(t, f, vfpConfig())
+			for range 3 {
+				r := read(t, s, interval)
+				require.NoError(t, r.err)
+				require.Len(t, r.withVFP(), 3, "with the port by MAC address")
+				require.Equal(t, addrs(simhns.Numbered(1).Addresses...), r.endpoints[simhns.Numbered(1).ID].Addresses)
+			}
+			assert.Equal(t, 1, f.runs["ports"]/2, "in JSON, which it doesn't know, and in text")
+			require.Equal(t, 1, logs.Len(), "reported once")
+			assert.Contains(t, logs.All()[0].Message, "older HNS list")
+			f.with(func() { f.listErr = nil })
+			require.NoError(t, read(t, s, interval).err)
+			assert.Equal(t, "HCN lists the endpoints again", logs.All()[1].Message)
+		})
+	})
+	t.Run("access denied", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(3)
+			f.listErr, f.v1Err = accessDenied, accessDenied
+			s, _ := started(t, f, vfpConfig())
+			r := read(t, s, interval)
+			require.ErrorContains(t, r.err, "HostProcess")
+			require.ErrorIs(t, r.err, accessDenied)
+			assert.Equal(t, []string{"list 3", "list v1"}, f.calls(), "asking again doesn't help")
+		})
+	})
+	t.Run("an answer without content", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := started(t, newFake(0), Config{})
+			s.calls.(*fake).v1Err = nil
+			s.calls.(*fake).listErr = rpcUnavailable
+			r := read(t, s, interval)
+			require.NoError(t, r.err, "no endpoints is an answer")
+		})
+	})
+}
+
+// HCN lists an endpoint and fails to describe it: the older list may.
+func TestEndpointThatOnlyTheOlderListDescribes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		bad := simhns.Numbered(1)
+		f.propErr[bad.ID] = rpcUnavailable
+		s, _ := started(t, f, vfpConfig())
+		r := read(t, s, interval)
+		assert.Equal(t, []string{bad.ID}, failed(r.err), "it is incomplete, and says so")
+		assert.Len(t, r.withVFP(), 3)
+		assert.Equal(t, addrs(bad.Addresses...), r.endpoints[bad.ID].Addresses)
+		f.with(func() { f.v1Err = rpcUnavailable })
+		r = read(t, s, interval)
+		assert.Equal(t, []string{bad.ID + " (pod-1)"}, failed(r.err))
+		assert.Len(t, r.withVFP(), 2)
+	})
+}
+
+func TestEndpointsComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(2)
+		s, _ := started(t, f, Config{})
+		one, two := simhns.Numbered(0), simhns.Numbered(1)
+		before := read(t, s, interval).endpoints
+		time.Sleep(interval)
+		again := read(t, s, interval).endpoints
+		assert.Same(t, before[one.ID], again[one.ID], "nothing changed")
+
+		changed := two
+		changed.Addresses = []string{"10.9.9.9"}
+		f.put(changed, simhns.NumberedStats(1), simhns.VFP{})
+		now := read(t, s, interval).endpoints[two.ID]
+		assert.Equal(t, addrs("10.9.9.9"), now.Addresses)
+		assert.Equal(t, before[two.ID].ID, now.ID, "the same endpoint with another address")
+		assert.Equal(t, before[two.ID].Created, now.Created)
+
+		f.remove(two.ID)
+		assert.NotContains(t, read(t, s, interval).endpoints, two.ID)
+		assert.Len(t, s.records, 1, "what is gone is forgotten")
+		f.put(two, simhns.Stats{}, simhns.VFP{})
+		reborn := read(t, s, interval).endpoints[two.ID]
+		assert.NotEqual(t, before[two.ID].ID, reborn.ID, "made anew with the same GUID")
+		assert.Equal(t, before[two.ID].Created.Add(interval), reborn.Created)
+
+		other := two // replaced between two scrapes
+		other.MAC = "00-15-5D-00-00-99"
+		f.put(other, simhns.Stats{}, simhns.VFP{})
+		assert.NotEqual(t, reborn.ID, read(t, s, interval).endpoints[two.ID].ID)
+	})
+}
+
+func TestCloseWaitsForAHangingCallAndThenSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(1)
+		f.statWait[""] = time.Minute
+		s := newSource(Config{}, componenttest.NewNopTelemetrySettings(), f, f)
+		require.NoError(t, s.Start(t.Context()))
+		read(t, s, time.Second)
+		require.ErrorContains(t, s.Close(), "end with the process")
+		require.NoError(t, s.Close(), "safe twice")
+		s.workers.Wait() // a minute later nothing is left
+	})
+	s := newSource(Config{}, componenttest.NewNopTelemetrySettings(), newFake(0), nil)
+	require.NoError(t, s.Close(), "safe without Start")
+}
+
+func TestReadEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		f.vfpWait[""] = time.Hour
+		s, _ := started(t, f, vfpConfig())
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		begin := time.Now()
+		visited := 0
+		_ = s.Read(ctx, func(*endpoint.Endpoint, *endpoint.Counters) { visited++ })
+		assert.Equal(t, time.Second, time.Since(begin))
+		assert.Equal(t, 3, visited)
+		require.ErrorIs(t, s.Read(ctx, nil), context.Canceled)
+	})
+}

@@ -1,0 +1,167 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hns
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelcol-retina/otelcol-retina/test/winhns/simhns"
+)
+
+// vfpctrl that doesn't work at all is reported once and tried again later, and
+// HNS's counters go on.
+func TestVFPCtrlThatDoesNotWork(t *testing.T) {
+	for name, fault := range map[string]error{
+		"missing":  errMissing,
+		"refusing": &exitError{5, "ERROR: access denied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(40)
+				f.runErr = fault
+				s, logs := started(t, f, vfpConfig())
+				r := read(t, s, interval)
+				require.ErrorContains(t, r.err, fault.Error())
+				assert.Len(t, r.counters, 40)
+				runs := 0
+				for _, n := range f.runs {
+					runs += n
+				}
+				assert.LessOrEqual(t, runs, 2*(vfpGiveUp+vfpInFlight), "it isn't tried for all")
+
+				for range 5 {
+					time.Sleep(interval)
+					f.calls()
+					r = read(t, s, interval)
+					require.NoError(t, r.err, "reported once")
+					assert.Len(t, r.counters, 40)
+					assert.NotContains(t, f.calls(), "vfpctrl")
+				}
+				time.Sleep(interval) // a minute is over
+				f.calls()
+				require.NoError(t, read(t, s, interval).err, "tried again, and no news")
+				require.Equal(t, 1, logs.Len())
+				assert.Contains(t, logs.All()[0].Message, "hns::vfp::enabled")
+
+				f.with(func() { f.runErr = nil })
+				time.Sleep(vfpPause)
+				r = read(t, s, interval)
+				require.NoError(t, r.err)
+				assert.Len(t, r.withVFP(), 40)
+				assert.Equal(t, 2, logs.Len())
+			})
+		})
+	}
+}
+
+func TestVFPFailuresOfOnePort(t *testing.T) {
+	bad := simhns.Numbered(1)
+	for name, tt := range map[string]struct {
+		fault func(f *fake)
+		want  string
+	}{
+		"refused": {func(f *fake) { delete(f.vfp, bad.Port) }, "vfpctrl refused: ERROR: failed to open port"},
+		"exits 1": {func(f *fake) { f.portErr[bad.Port] = &exitError{1, "gone"} }, "exit code 1: gone"},
+		"hangs":   {func(f *fake) { f.vfpWait[bad.Port] = time.Hour }, "no answer within 5s and was killed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(3)
+				s, logs := started(t, f, vfpConfig())
+				require.NoError(t, read(t, s, interval).err)
+				f.with(func() { tt.fault(f) })
+				for range 3 {
+					r := read(t, s, interval)
+					require.ErrorContains(t, r.err, tt.want)
+					assert.Equal(t, []string{bad.ID + " (pod-1)"}, failed(r.err))
+					assert.Equal(t, []string{simhns.Numbered(0).ID, simhns.Numbered(2).ID}, r.withVFP())
+					assert.Equal(t, wantCounters(simhns.NumberedStats(1), nil), r.counters[bad.ID], "HNS's counters go on")
+				}
+				assert.Zero(t, logs.Len(), "vfpctrl works")
+			})
+		})
+	}
+}
+
+func TestVFPIsNotRunWhenDisabled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		s, _ := started(t, f, Config{})
+		r := read(t, s, interval)
+		require.NoError(t, r.err)
+		assert.Empty(t, r.withVFP())
+		assert.Empty(t, f.runs)
+	})
+}
+
+// The list of switch ports is read when the set of endpoints changes, and not at
+// all where HNS tells the ports.
+func TestListOfPortsIsReadOnChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		s, _ := started(t, f, vfpConfig())
+		require.NoError(t, read(t, s, interval).err)
+		assert.Zero(t, f.runs["ports"])
+
+		put := func(i int) {
+			e := simhns.Numbered(i)
+			e.NoAllocator = true
+			f.put(e, simhns.NumberedStats(i), simhns.NumberedVFP(i))
+		}
+		lists := 0
+		for i := 3; i < 6; i++ {
+			put(i)
+			for range 4 {
+				r := read(t, s, interval)
+				require.NoError(t, r.err)
+				require.Len(t, r.withVFP(), i+1)
+			}
+			lists += 2 // as JSON, which this one doesn't know, and as text
+			assert.Equal(t, lists, f.runs["ports"])
+		}
+
+		// An endpoint without a port is reported when the list is read.
+		lost := simhns.Numbered(6)
+		lost.NoAllocator = true
+		f.put(lost, simhns.NumberedStats(6), simhns.VFP{})
+		f.with(func() { f.portErr["ports"] = &exitError{1, "busy"} })
+		r := read(t, s, interval)
+		require.ErrorContains(t, r.err, "the list of switch ports: vfpctrl failed with exit code 1: busy")
+		assert.Len(t, r.withVFP(), 6)
+		f.with(func() {
+			delete(f.portErr, "ports")
+			e := f.endpoints[lost.ID]
+			e.MAC = ""
+			f.endpoints[lost.ID] = e
+		})
+		r = read(t, s, interval)
+		require.ErrorContains(t, r.err, "no port of the virtual switch has its MAC address")
+		assert.Len(t, r.counters, 7)
+		require.NoError(t, read(t, s, interval).err, "reported once")
+	})
+}
+
+// A port that is made anew has another GUID, with the same set of endpoints.
+func TestAPortThatIsReplacedIsFoundAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(2)
+		e := simhns.Numbered(0)
+		e.NoAllocator = true
+		f.put(e, simhns.NumberedStats(0), simhns.NumberedVFP(0))
+		s, _ := started(t, f, vfpConfig())
+		require.Len(t, read(t, s, interval).withVFP(), 2)
+		f.with(func() { delete(f.vfp, e.Port) })
+		e.Port = "5d2b9c0e-1111-4aaa-8bbb-00000000ffff"
+		f.put(e, simhns.NumberedStats(0), simhns.NumberedVFP(0))
+		require.Equal(t, []string{e.ID + " (pod-0)"}, failed(read(t, s, interval).err))
+		r := read(t, s, interval)
+		require.NoError(t, r.err)
+		require.Len(t, r.withVFP(), 2)
+	})
+}
