@@ -28,7 +28,7 @@ func parseAzureCNS(b []byte) (answer, error) {
 		return answer{}, fmt.Errorf("Endpoints: %w", err)
 	}
 	var a answer
-	for id, raw := range endpoints {
+	for id, raw := range sorted(endpoints) {
 		p, err := parseAzureCNSEndpoint(id, raw)
 		if err != nil {
 			a.leaveOut(fmt.Errorf("endpoint %q: %w", clip(id), err))
@@ -57,7 +57,7 @@ func parseAzureCNSEndpoint(id string, raw json.RawMessage) (*pod, error) {
 	}
 	p := &pod{}
 	p.setIdentity(e.PodName, e.PodNamespace)
-	for ifname, nic := range e.IfnameToIPMap {
+	for ifname, nic := range sorted(e.IfnameToIPMap) {
 		// A second network card on Windows has an entry of its own, whose key is
 		// "<container id>-<interface>" (network/stateless_cni_windows_test.go).
 		id = strings.TrimSuffix(id, "-"+ifname)

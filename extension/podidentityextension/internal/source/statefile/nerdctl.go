@@ -27,7 +27,7 @@ func parseNerdctl(b []byte) (answer, error) {
 	}
 	p := pod{Record: sandboxRecord(m.ID)}
 	p.setIdentity(m.Name, m.Namespace)
-	for _, result := range m.Networks {
+	for _, result := range sorted(m.Networks) {
 		if err := p.addCNIResult(result); err != nil {
 			return answer{}, err
 		}

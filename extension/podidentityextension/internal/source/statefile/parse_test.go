@@ -9,12 +9,14 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
 )
@@ -57,9 +59,9 @@ func assertPods(t *testing.T, want []want, pods []pod) {
 func sample(t *testing.T, format, path string) ([]pod, []error) {
 	t.Helper()
 	path = filepath.Join("testdata", path)
-	r := &reader{paths: []string{path}, format: formats[format]}
+	r := newReader([]string{path}, formats[format], zap.NewNop())
 	t.Cleanup(r.watches.close)
-	l := r.look(time.Now())
+	l := r.look(time.Now(), false)
 	require.NoError(t, l.err)
 	pods, conflicts := merge(l.pods)
 	return pods, append(l.broken, conflicts...)
@@ -417,13 +419,13 @@ func TestUndetected(t *testing.T) {
 }
 
 func TestUsualPlaces(t *testing.T) {
-	for _, goos := range []string{"linux", "windows"} {
-		for _, format := range formatNames {
-			for _, path := range usualPaths(goos, format) {
-				assert.Equal(t, format, usualFormat(goos, path), path)
-			}
+	for _, format := range formatNames {
+		for _, path := range usualPaths(runtime.GOOS, format) {
+			assert.Equal(t, format, usualFormat(runtime.GOOS, filepath.Clean(path)), path)
 		}
 	}
+	assert.Equal(t, []string{`C:\k\azure-vnet.json`, `C:\k\azurecni\bin\azure-vnet.json`, `C:\Windows\System32\azure-vnet.json`},
+		usualPaths("windows", formatAzureVNet), "in this order")
 	assert.Empty(t, usualPaths("linux", formatList))
 	assert.Empty(t, usualFormat("linux", "/etc/pods.yaml"))
 }

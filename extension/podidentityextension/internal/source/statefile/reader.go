@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // look is what one look at the state found.
@@ -48,9 +50,14 @@ type reader struct {
 	badSince time.Time
 }
 
-// look looks at the state and keeps the watches in place.
-func (r *reader) look(now time.Time) look {
-	r.watches.begin()
+func newReader(paths []string, f *format, log *zap.Logger) *reader {
+	return &reader{paths: paths, format: f, watches: newWatches(log)}
+}
+
+// look looks at the state and keeps the watches in place. A fresh one doubts
+// that they still are.
+func (r *reader) look(now time.Time, fresh bool) look {
+	r.watches.begin(fresh)
 	defer r.watches.end()
 	l := r.lookAt(now)
 	if l.err == nil {

@@ -43,6 +43,10 @@ type report struct {
 	broken   string    // the broken entries that were logged
 }
 
+func newReport(sink source.Sink, log *zap.Logger) *report {
+	return &report{sink: sink, log: log, netNS: netNSInode, begin: map[string]time.Time{}}
+}
+
 // take reports a look. fresh asks for a report even if nothing has changed, so
 // that the source's health has an age of at most one poll. It returns true when
 // what was found may settle by itself and another look is due soon.

@@ -191,9 +191,5 @@ func messages(logs *observer.ObservedLogs, level zapcore.Level) []string {
 
 func temp(t *testing.T, name string) string { return filepath.Join(t.TempDir(), name) }
 
-func newReport(s *sink) *report {
-	return &report{sink: s, log: zap.NewNop(), netNS: netNSInode, begin: map[string]time.Time{}}
-}
-
 // Wanted implements source.Sink; files carry what they carry.
 func (s *sink) Wanted() (labels, annotations []string) { return nil, nil }

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"go.opentelemetry.io/collector/component"
 	"go.uber.org/zap"
 
@@ -68,8 +67,8 @@ func New(cfg *Config, set component.TelemetrySettings) (source.Source, error) {
 	}
 	return &stateFile{
 		interval: cfg.PollInterval,
-		reader:   &reader{paths: paths, format: formats[cfg.Format]},
-		report:   &report{log: log, netNS: netNSInode, begin: map[string]time.Time{}},
+		reader:   newReader(paths, formats[cfg.Format], log),
+		report:   newReport(nil, log),
 		log:      log,
 	}, nil
 }
@@ -138,9 +137,10 @@ func (s *stateFile) run(ctx context.Context, refresh <-chan struct{}) {
 		case <-timer.C:
 			now = time.Now()
 			poll := !now.Before(nextPoll)
-			l := s.reader.look(now)
-			s.warnOfWatches(poll)
-			settling := s.report.take(l, now, poll || asked)
+			fresh := poll || asked
+			l := s.reader.look(now, fresh)
+			s.warnOfWatches(fresh)
+			settling := s.report.take(l, now, fresh)
 			asked, last = false, time.Now()
 			// However many notifications there are, half of the time is left to others.
 			gap = max(debounce, last.Sub(now))
@@ -154,15 +154,8 @@ func (s *stateFile) run(ctx context.Context, refresh <-chan struct{}) {
 			} else {
 				retries = 0
 			}
-		case _, ok := <-s.reader.watches.events():
-			if ok {
-				sooner(time.Now().Add(gap))
-			}
-		case err, ok := <-s.reader.watches.errors():
-			if ok {
-				s.warnOfLoss(err)
-				sooner(time.Now().Add(gap))
-			}
+		case <-s.reader.watches.changed:
+			sooner(time.Now().Add(gap))
 		case <-refresh:
 			asked = true
 			now = time.Now()
@@ -180,11 +173,11 @@ func later(a, b time.Time) time.Time {
 
 // warnOfWatches reports once, until it works again, that changes are not
 // notified.
-func (s *stateFile) warnOfWatches(poll bool) {
+func (s *stateFile) warnOfWatches(fresh bool) {
 	failed := s.reader.watches.failed
 	switch {
 	case failed == nil:
-		if poll && s.unwatched {
+		if fresh && s.unwatched {
 			s.unwatched = false
 			s.log.Info("changes of the state file are notified again", zap.Strings("paths", s.reader.paths))
 		}
@@ -194,13 +187,4 @@ func (s *stateFile) warnOfWatches(poll bool) {
 			"raise fs.inotify.max_user_watches or fs.inotify.max_user_instances",
 			zap.Strings("paths", s.reader.paths), zap.Duration("poll_interval", s.interval), zap.Error(failed))
 	}
-}
-
-func (s *stateFile) warnOfLoss(err error) {
-	if errors.Is(err, fsnotify.ErrEventOverflow) {
-		s.log.Debug("notifications of changes were lost; looking at all of the state file again",
-			zap.Strings("paths", s.reader.paths))
-		return
-	}
-	s.log.Debug("watching the state file", zap.Strings("paths", s.reader.paths), zap.Error(err))
 }

@@ -44,10 +44,10 @@ func (t *tree) look(root string, now time.Time) look {
 		return look{err: err}
 	}
 	l := look{at: t.changed}
-	for dir, err := range t.closed {
+	for dir, err := range sorted(t.closed) {
 		l.broken = append(l.broken, fmt.Errorf("%s: %w", relative(root, dir), bare(err)))
 	}
-	for key, path := range t.found {
+	for key, path := range sorted(t.found) {
 		f := t.files[key]
 		if f == nil {
 			f = &file{limit: t.format.limit(), parse: t.format.parse}
@@ -66,7 +66,7 @@ func (t *tree) look(root string, now time.Time) look {
 			l.broken = append(l.broken, fmt.Errorf("%s: %w", relative(root, path), bare(err)))
 		}
 	}
-	for key, f := range t.files {
+	for key, f := range sorted(t.files) {
 		if _, ok := t.found[key]; !ok && !t.isClosed(f.path) {
 			delete(t.files, key)
 			l.changed = true
