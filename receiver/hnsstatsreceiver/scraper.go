@@ -35,6 +35,7 @@ type endpointScraper struct {
 	// metrics are the current scrape's, unless the builder has to make them all.
 	metrics      pmetric.Metrics
 	reaggregates bool
+	plans        map[columns]*plan // few: platforms and their parts that can fail
 }
 
 func newScraper(cfg metadata.MetricsBuilderConfig, source endpoint.Source, outages *outages, set receiver.Settings) *endpointScraper {
@@ -46,6 +47,7 @@ func newScraper(cfg metadata.MetricsBuilderConfig, source endpoint.Source, outag
 		series:  map[string]*series{},
 
 		reaggregates: reaggregates(cfg.Metrics),
+		plans:        map[columns]*plan{},
 	}
 }
 
@@ -67,6 +69,7 @@ func (s *endpointScraper) scrape(ctx context.Context) (pmetric.Metrics, error) {
 	s.metrics.ResourceMetrics().EnsureCapacity(len(s.series))
 	err := s.source.Read(ctx, s.visit)
 	metrics := s.metrics
+	s.metrics = pmetric.Metrics{} // the next consumer's from now on
 	if s.reaggregates {
 		metrics = s.builder.Emit()
 	}
@@ -102,10 +105,10 @@ func (s *endpointScraper) visit(e *endpoint.Endpoint, c *endpoint.Counters) {
 		s.record(e, &sr.row, sr.start, now)
 		return
 	}
-	if sr.shape == nil || sr.shape.columns != sr.row.present {
-		sr.shape = s.newShape(e, sr.row.present)
+	if sr.columns != sr.row.present {
+		s.describe(sr, e)
 	}
-	sr.shape.fill(s.metrics.ResourceMetrics(), &sr.row, sr.start, now)
+	sr.follow(s.metrics.ResourceMetrics(), now)
 }
 
 // forget frees the series of endpoints that are gone: those that were neither

@@ -130,13 +130,13 @@ func TestGolden(t *testing.T) {
 			want, err := golden.ReadMetrics(path)
 			require.NoError(t, err)
 			requireEqual(t, want, got)
-			requireEqual(t, want, b.at(0, test.sights...)) // from the shapes made the first time
+			requireEqual(t, want, b.at(0, test.sights...)) // by the plans made the first time
 
 			built := newBench(t)
 			if test.configure != nil {
 				built = newBench(t, test.configure)
 			}
-			built.reaggregates = true // no shapes
+			built.reaggregates = true // no plans
 			requireEqual(t, want, built.at(0, test.sights...))
 		})
 	}
