@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -81,7 +83,7 @@ func (s *endpointScraper) scrape(ctx context.Context) (pmetric.Metrics, error) {
 	}
 	s.forget(failures)
 	if len(failures) > 0 {
-		return metrics, scrapererror.NewPartialScrapeError(err, len(failures))
+		return metrics, scrapererror.NewPartialScrapeError(summary(failures), len(failures))
 	}
 	s.outages.ended()
 	return metrics, nil
@@ -135,6 +137,21 @@ func (s *endpointScraper) report(err error) {
 		componentstatus.ReportStatus(s.host, componentstatus.NewEvent(componentstatus.StatusOK))
 	}
 	s.failed = err != nil
+}
+
+// summary names some of the endpoints that failed, always in the same order, so
+// that the same failures are known for the same.
+func summary(failures []*endpoint.Error) error {
+	const named = 5
+	slices.SortFunc(failures, func(a, b *endpoint.Error) int { return strings.Compare(a.Endpoint, b.Endpoint) })
+	var errs []error
+	for _, f := range failures[:min(named, len(failures))] {
+		errs = append(errs, f)
+	}
+	if more := len(failures) - named; more > 0 {
+		errs = append(errs, fmt.Errorf("and %d more endpoints", more))
+	}
+	return errors.Join(errs...)
 }
 
 // endpointErrors takes apart what a Source's Read returned: the failures of

@@ -208,6 +208,22 @@ func TestOneEndpointFails(t *testing.T) {
 	require.Equal(t, start, b.series["2"].start, "it goes on where it was")
 }
 
+func TestManyEndpointsFail(t *testing.T) {
+	b := newBench(t)
+	var errs []error
+	for _, name := range []string{"g", "f", "e", "d", "c", "b", "a"} {
+		errs = append(errs, &endpoint.Error{Endpoint: name, ID: name, Err: errors.New("no answer")})
+	}
+	b.source.ReadErr = errors.Join(errs...)
+	_, err := b.scrape(t.Context())
+	require.EqualError(t, err, `endpoint a: no answer
+endpoint b: no answer
+endpoint c: no answer
+endpoint d: no answer
+endpoint e: no answer
+and 2 more endpoints`)
+}
+
 func TestTheReadFails(t *testing.T) {
 	b := newBench(t)
 	host := &statusHost{Host: componenttest.NewNopHost()}
