@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -35,6 +37,7 @@ type endpointScraper struct {
 	// metrics are the current scrape's, unless the builder has to make them all.
 	metrics      pmetric.Metrics
 	reaggregates bool
+	plans        map[columns]*plan // few: platforms and their parts that can fail
 }
 
 func newScraper(cfg metadata.MetricsBuilderConfig, source endpoint.Source, outages *outages, set receiver.Settings) *endpointScraper {
@@ -46,6 +49,7 @@ func newScraper(cfg metadata.MetricsBuilderConfig, source endpoint.Source, outag
 		series:  map[string]*series{},
 
 		reaggregates: reaggregates(cfg.Metrics),
+		plans:        map[columns]*plan{},
 	}
 }
 
@@ -67,6 +71,7 @@ func (s *endpointScraper) scrape(ctx context.Context) (pmetric.Metrics, error) {
 	s.metrics.ResourceMetrics().EnsureCapacity(len(s.series))
 	err := s.source.Read(ctx, s.visit)
 	metrics := s.metrics
+	s.metrics = pmetric.Metrics{} // the next consumer's from now on
 	if s.reaggregates {
 		metrics = s.builder.Emit()
 	}
@@ -78,7 +83,7 @@ func (s *endpointScraper) scrape(ctx context.Context) (pmetric.Metrics, error) {
 	}
 	s.forget(failures)
 	if len(failures) > 0 {
-		return metrics, scrapererror.NewPartialScrapeError(err, len(failures))
+		return metrics, scrapererror.NewPartialScrapeError(summary(failures), len(failures))
 	}
 	s.outages.ended()
 	return metrics, nil
@@ -102,10 +107,10 @@ func (s *endpointScraper) visit(e *endpoint.Endpoint, c *endpoint.Counters) {
 		s.record(e, &sr.row, sr.start, now)
 		return
 	}
-	if sr.shape == nil || sr.shape.columns != sr.row.present {
-		sr.shape = s.newShape(e, sr.row.present)
+	if sr.columns != sr.row.present {
+		s.describe(sr, e)
 	}
-	sr.shape.fill(s.metrics.ResourceMetrics(), &sr.row, sr.start, now)
+	sr.follow(s.metrics.ResourceMetrics(), now)
 }
 
 // forget frees the series of endpoints that are gone: those that were neither
@@ -132,6 +137,21 @@ func (s *endpointScraper) report(err error) {
 		componentstatus.ReportStatus(s.host, componentstatus.NewEvent(componentstatus.StatusOK))
 	}
 	s.failed = err != nil
+}
+
+// summary names some of the endpoints that failed, always in the same order, so
+// that the same failures are known for the same.
+func summary(failures []*endpoint.Error) error {
+	const named = 5
+	slices.SortFunc(failures, func(a, b *endpoint.Error) int { return strings.Compare(a.Endpoint, b.Endpoint) })
+	var errs []error
+	for _, f := range failures[:min(named, len(failures))] {
+		errs = append(errs, f)
+	}
+	if more := len(failures) - named; more > 0 {
+		errs = append(errs, fmt.Errorf("and %d more endpoints", more))
+	}
+	return errors.Join(errs...)
 }
 
 // endpointErrors takes apart what a Source's Read returned: the failures of

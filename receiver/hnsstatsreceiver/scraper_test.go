@@ -130,13 +130,13 @@ func TestGolden(t *testing.T) {
 			want, err := golden.ReadMetrics(path)
 			require.NoError(t, err)
 			requireEqual(t, want, got)
-			requireEqual(t, want, b.at(0, test.sights...)) // from the shapes made the first time
+			requireEqual(t, want, b.at(0, test.sights...)) // by the plans made the first time
 
 			built := newBench(t)
 			if test.configure != nil {
 				built = newBench(t, test.configure)
 			}
-			built.reaggregates = true // no shapes
+			built.reaggregates = true // no plans
 			requireEqual(t, want, built.at(0, test.sights...))
 		})
 	}
@@ -206,6 +206,22 @@ func TestOneEndpointFails(t *testing.T) {
 	b.source.ReadErr = nil
 	b.at(20, linuxPod, windowsPod)
 	require.Equal(t, start, b.series["2"].start, "it goes on where it was")
+}
+
+func TestManyEndpointsFail(t *testing.T) {
+	b := newBench(t)
+	var errs []error
+	for _, name := range []string{"g", "f", "e", "d", "c", "b", "a"} {
+		errs = append(errs, &endpoint.Error{Endpoint: name, ID: name, Err: errors.New("no answer")})
+	}
+	b.source.ReadErr = errors.Join(errs...)
+	_, err := b.scrape(t.Context())
+	require.EqualError(t, err, `endpoint a: no answer
+endpoint b: no answer
+endpoint c: no answer
+endpoint d: no answer
+endpoint e: no answer
+and 2 more endpoints`)
 }
 
 func TestTheReadFails(t *testing.T) {

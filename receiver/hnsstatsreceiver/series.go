@@ -32,8 +32,12 @@ type series struct {
 	start, last pcommon.Timestamp
 	row         row
 	totals      totals
-	shape       *shape // nil until it is made
 	seen        uint64 // the scrape that last had the endpoint
+
+	// How its metrics are made, for the columns that it has; see describe.
+	columns  columns
+	plan     *plan
+	resource pcommon.Resource
 }
 
 // newSeries begins the series of an endpoint that is seen for the first time.
@@ -68,7 +72,7 @@ func (sr *series) isOf(e *endpoint.Endpoint) bool {
 func (sr *series) rename(e *endpoint.Endpoint, now pcommon.Timestamp) {
 	sr.name(e)
 	sr.start = now
-	sr.shape = nil
+	sr.columns = 0
 }
 
 // advance takes in the counters of a scrape and finds out whether they go on

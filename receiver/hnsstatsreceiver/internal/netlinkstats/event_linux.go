@@ -101,14 +101,19 @@ func (l *eventLog) add(e event) {
 // lose forgets the events: whoever takes the log reads everything again.
 func (l *eventLog) lose() {
 	l.lost = true
-	l.events = l.events[:0]
+	l.events = nil
 	clear(l.changed)
 }
 
-// take moves the log's events to spare, and empties the log.
+// take empties the log. It goes on in spare, which is what it returned before,
+// unless that was a rare burst.
 func (l *eventLog) take(spare []event) (events []event, lost bool) {
+	const usual = 256
+	if cap(spare) > usual {
+		spare = nil
+	}
+	clear(spare) // it holds strings
 	events, lost = l.events, l.lost
-	clear(spare[:cap(spare)])
 	l.events, l.lost = spare[:0], false
 	clear(l.changed)
 	return events, lost

@@ -4,7 +4,6 @@
 package netlinkstats
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -27,19 +26,15 @@ type monitor struct {
 	fd   int
 	// everywhere is set when the notifications of other namespaces come too.
 	everywhere bool
+	done       chan struct{} // closed when the goroutine has ended
 
-	fences  chan uint32 // the last fence that has come back, lostFence after a loss
-	request request
-	seq     uint32
-	timer   *time.Timer
-	done    chan struct{} // closed when the goroutine has ended
-
-	mu  sync.Mutex
-	log eventLog
+	// mu is held to receive and log, which never waits, so that the log is in
+	// the kernel's order whoever receives.
+	mu       sync.Mutex
+	log      eventLog
+	buf, oob []byte
+	overrun  bool // notifications were lost, and the socket is not empty yet
 }
-
-// lostFence is no fence's number.
-const lostFence = 0
 
 // listen starts a monitor. size is the socket's buffer in bytes.
 func listen(size int) (*monitor, error) {
@@ -48,12 +43,12 @@ func listen(size int) (*monitor, error) {
 		return nil, fmt.Errorf("open the socket for notifications: %w", err)
 	}
 	m := &monitor{
-		file:   os.NewFile(uintptr(fd), "netlink notifications"),
-		fd:     fd,
-		fences: make(chan uint32, 1),
-		timer:  time.NewTimer(answerTimeout),
-		done:   make(chan struct{}),
-		log:    eventLog{changed: map[int32]struct{}{}},
+		file: os.NewFile(uintptr(fd), "netlink notifications"),
+		fd:   fd,
+		done: make(chan struct{}),
+		log:  eventLog{changed: map[int32]struct{}{}},
+		buf:  make([]byte, answerSize),
+		oob:  make([]byte, unix.CmsgSpace(4)),
 	}
 	raw, err := m.file.SyscallConn()
 	if err == nil {
@@ -93,146 +88,74 @@ func (m *monitor) subscribe(size int) error {
 func (m *monitor) close() error {
 	err := m.file.Close()
 	<-m.done
-	m.timer.Stop()
 	return err
-}
-
-// take moves the events logged so far to spare.
-func (m *monitor) take(spare []event) (events []event, lost bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.log.take(spare)
-}
-
-// fence returns when everything that the kernel announced before the call is
-// in the log, or the log knows that something is missing. It has the kernel
-// answer a request that does nothing on the socket of the notifications, where
-// the answer queues behind them.
-func (m *monitor) fence(ctx context.Context) error {
-	m.seq++
-	if m.seq == lostFence {
-		m.seq++
-	}
-	m.request = newRequest(m.request, unix.NLMSG_NOOP, unix.NLM_F_ACK)
-	m.request.finish(m.seq)
-	select {
-	case <-m.fences: // left over from a call that did not wait for it, or from a loss already logged
-	default:
-	}
-	// A full socket cannot take the answer. Then the reader finds the overrun,
-	// and lets the fence go.
-	if _, err := unix.Write(m.fd, m.request); err != nil {
-		return fmt.Errorf("ask for the end of the notifications: %w", err)
-	}
-	m.timer.Reset(answerTimeout)
-	for {
-		select {
-		case seq := <-m.fences:
-			if seq == m.seq || seq == lostFence {
-				return nil
-			}
-		case <-m.timer.C:
-			return fmt.Errorf("the notifications did not end within %v", answerTimeout)
-		case <-m.done:
-			return errors.New("the socket for notifications is closed")
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 // run empties the socket until it is closed.
 func (m *monitor) run(raw syscall.RawConn) {
 	defer close(m.done)
-	r := reader{monitor: m, buf: make([]byte, answerSize), oob: make([]byte, unix.CmsgSpace(4))}
 	// The callback never says that it is done, so that Read returns only when
 	// the file is closed.
-	_ = raw.Read(func(fd uintptr) bool {
-		r.drain(int(fd))
+	_ = raw.Read(func(uintptr) bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.drain()
 		return false
 	})
 }
 
-// reader is the goroutine's own.
-type reader struct {
-	*monitor
-	buf, oob []byte
-	overrun  bool
+// take moves all that the kernel announced before the call to spare, unless
+// lost is set: then something is missing. What the kernel announces is on the
+// socket when the change that it speaks of is made.
+func (m *monitor) take(spare []event) (events []event, lost bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drain()
+	return m.log.take(spare)
 }
 
 // drain logs everything that the socket holds.
-func (r *reader) drain(fd int) {
+func (m *monitor) drain() {
 	for {
-		n, oobn, flags, _, err := unix.Recvmsg(fd, r.buf, r.oob, 0)
+		n, oobn, flags, _, err := unix.Recvmsg(m.fd, m.buf, m.oob, 0)
 		switch {
 		case err == nil && flags&unix.MSG_TRUNC == 0:
-			r.logAll(r.buf[:n], sender(r.oob[:oobn]), time.Now())
+			m.logAll(m.buf[:n], sender(m.oob[:oobn]), time.Now())
 		case errors.Is(err, unix.EAGAIN):
 			// Only an emptied socket takes notifications again after an overrun
 			// (netlink_rcv_wake, net/netlink/af_netlink.c): what is read from now
 			// on misses nothing.
-			if r.overrun {
-				r.overrun = false
-				r.lose()
+			if m.overrun {
+				m.overrun = false
+				m.log.lose()
 			}
 			return
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.ENOBUFS), err == nil: // an overrun, a datagram larger than any known
-			r.overrun = true
+			m.overrun = true
 		default:
-			r.lose()
+			m.log.lose()
 			return
 		}
 	}
-}
-
-// lose marks the log and lets a waiting fence go. Under the lock, so that a
-// fence that starts after the mark was taken does not find this one.
-func (r *reader) lose() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.log.lose()
-	r.passFence(lostFence)
 }
 
 // logAll logs the messages of one datagram.
-func (r *reader) logAll(b []byte, nsid int32, now time.Time) {
+func (m *monitor) logAll(b []byte, nsid int32, now time.Time) {
 	for len(b) > 0 {
-		m, rest, err := nextMessage(b)
+		msg, rest, err := nextMessage(b)
 		if err != nil {
-			r.overrun = true
+			m.overrun = true
 			return
 		}
 		b = rest
-		if m.kind == unix.NLMSG_ERROR {
-			r.passFence(m.seq)
-			continue
-		}
-		e, err := parseEvent(m, nsid)
+		e, err := parseEvent(msg, nsid)
 		if err != nil {
-			r.overrun = true
+			m.overrun = true
 			continue
 		}
 		e.at = now
-		r.mu.Lock()
-		r.log.add(e)
-		r.mu.Unlock()
-	}
-}
-
-// passFence tells fence how far the log has come, in place of what it was told
-// before.
-func (m *monitor) passFence(seq uint32) {
-	for {
-		select {
-		case m.fences <- seq:
-			return
-		default:
-		}
-		select {
-		case <-m.fences:
-		default:
-		}
+		m.log.add(e)
 	}
 }
 

@@ -32,7 +32,9 @@ func (inv *inventory) refresh() error {
 	if err := inv.refreshHosts(); err != nil {
 		return err
 	}
-	if inv.staleMounts {
+	// A namespace is mounted before it is connected, but perhaps after the Read
+	// began.
+	if inv.mounts.changed() || inv.staleMounts {
 		inv.staleMounts = false
 		if err := inv.place(); err != nil {
 			return err

@@ -180,29 +180,25 @@ const settleRounds = 10
 // what they touch is left stale.
 func (s *Source) settle(ctx context.Context) error {
 	for range settleRounds {
-		if err := s.replay(ctx); err != nil {
-			return err
-		}
+		s.replay()
 		if !s.inv.isStale() {
 			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		if err := s.inv.refresh(); err != nil {
 			return err
 		}
 	}
-	if err := s.replay(ctx); err != nil {
-		return err
-	}
+	s.replay()
 	if s.inv.staleAll {
 		return errors.New("notifications of the kernel are lost faster than links and addresses can be read anew")
 	}
 	return nil
 }
 
-func (s *Source) replay(ctx context.Context) error {
-	if err := s.monitor.fence(ctx); err != nil {
-		return err
-	}
+func (s *Source) replay() {
 	events, lost := s.monitor.take(s.events)
 	s.events = events
 	if lost {
@@ -210,7 +206,6 @@ func (s *Source) replay(ctx context.Context) error {
 		s.inv.staleAll = true
 	}
 	s.inv.apply(events)
-	return nil
 }
 
 // Read visits every endpoint. It takes the counters between two looks at the

@@ -56,6 +56,9 @@ func (n *Node) Enter(tb testing.TB) {
 	n.move(tb, func() error { return unix.Setns(n.fd, unix.CLONE_NEWNET) })
 }
 
+// Within runs f on a thread in the node.
+func (n *Node) Within(f func() error) error { return within(n.fd, f) }
+
 // move locks the goroutine to a thread in another namespace, until the test
 // ends.
 func (n *Node) move(tb testing.TB, enter func() error) {
@@ -122,13 +125,19 @@ func (p *Pod) Inside(lines string) { p.Helper(); ipBatch(p, []string{"-n", p.Net
 
 // Within runs f on a thread in the pod.
 func (p *Pod) Within(f func() error) error {
+	fd, err := unix.Open(p.Path(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return within(fd, f)
+}
+
+func within(fd int, f func() error) error {
 	result := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
-		fd, err := unix.Open(p.Path(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err == nil {
-			err = errors.Join(unix.Setns(fd, unix.CLONE_NEWNET), unix.Close(fd))
-		}
+		err := unix.Setns(fd, unix.CLONE_NEWNET)
 		if err == nil {
 			err = f()
 		}
