@@ -83,7 +83,7 @@ func (r *resourceKeys) set(k key, v pcommon.Value) bool {
 // isEndpointKey reports whether the attribute is one that hnsstats adds to a
 // resource for the look-up only.
 func isEndpointKey(name string, _ pcommon.Value) bool {
-	return name == attrHNSEndpoint || name == attrNetNS || name == attrContainerID
+	return name == attrHNSEndpoint || name == attrHNSNS || name == attrNetNS || name == attrContainerID
 }
 
 // find asks for the pod of a resource. The strong keys go with each question,

@@ -23,6 +23,7 @@ const (
 	attrPodIP       = "k8s.pod.ip"
 	attrContainerID = "container.id"
 	attrHNSEndpoint = "hns.endpoint.id"
+	attrHNSNS       = "hns.namespace.id" // beside the endpoint's, and weaker
 	attrNetNS       = "linux.netns.inode"
 	prefixLabel     = "k8s.pod.label."
 	prefixAnno      = "k8s.pod.annotation."

@@ -168,7 +168,7 @@ func TestResource(t *testing.T) {
 		{name: "host-network pod by sandbox id", in: attrs{"container.id": "sandbox-of-agent-x"}, want: attrs{"container.id": "sandbox-of-agent-x", "k8s.pod.uid": "uid-of-agent-x", "k8s.pod.name": "agent-x", "k8s.namespace.name": "shop"}, outcome: "found"},
 
 		// Keys that are there for the look-up only.
-		{name: "keys of an endpoint are removed", in: attrs{"hns.endpoint.id": webHNS, "container.id": "sandbox-of-web-0", "linux.netns.inode": webNetNS, "k8s.pod.ip": "10.9.0.5"}, want: with(web0, attrs{"k8s.pod.ip": "10.9.0.5"}), outcome: "found"},
+		{name: "keys of an endpoint are removed", in: attrs{"hns.endpoint.id": webHNS, "hns.namespace.id": "0a0b0c0d-1111-4222-8333-00000000bb01", "container.id": "sandbox-of-web-0", "linux.netns.inode": webNetNS, "k8s.pod.ip": "10.9.0.5"}, want: with(web0, attrs{"k8s.pod.ip": "10.9.0.5"}), outcome: "found"},
 		{name: "keep_keys", change: func(c *Config) { c.KeepKeys = true }, in: attrs{"hns.endpoint.id": webHNS, "container.id": "sandbox-of-web-0"}, want: with(web0, attrs{"hns.endpoint.id": webHNS, "container.id": "sandbox-of-web-0"}), outcome: "found"},
 		{name: "keys of an endpoint without a name stay, or endpoints would fall together", in: attrs{"hns.endpoint.id": "ffff", "container.id": "c"}, want: attrs{"hns.endpoint.id": "ffff", "container.id": "c"}, outcome: "unknown"},
 

@@ -84,6 +84,9 @@ func (s *endpointScraper) resource(e *endpoint.Endpoint) pcommon.Resource {
 	if e.HNSEndpoint != "" {
 		rb.SetHnsEndpointID(e.HNSEndpoint)
 	}
+	if e.HNSNamespace != "" {
+		rb.SetHnsNamespaceID(e.HNSNamespace)
+	}
 	if e.Container != "" {
 		rb.SetContainerID(e.Container)
 	}

@@ -4,6 +4,8 @@
 package hnsstatsreceiver
 
 import (
+	"math"
+
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
 )
 
@@ -35,8 +37,10 @@ func flagColumnOf(direction, flag int) int {
 
 func (r *row) has(column int) bool { return r.present&(1<<column) != 0 }
 
+// put sets a column. Points can hold 63 bits: HNS, which has -1 for a counter at
+// times, must not make a negative one.
 func (r *row) put(column int, value uint64) {
-	r.values[column] = value
+	r.values[column] = min(value, math.MaxInt64)
 	r.present |= 1 << column
 }
 
@@ -70,7 +74,9 @@ func (r *row) set(c *endpoint.Counters) {
 	}
 	for d := range c.TCP.Packets {
 		for flag, value := range c.TCP.Packets[d] {
-			r.put(flagColumnOf(d, flag), value)
+			if c.TCP.HasPacket[flag] {
+				r.put(flagColumnOf(d, flag), value)
+			}
 		}
 	}
 }

@@ -81,13 +81,15 @@ var (
 	windowsPod = endpointtest.Sight{
 		Endpoint: endpoint.Endpoint{
 			ID: "2", Interface: "web-0_eth0", HNSEndpoint: "1a2b3c4d-0001-4000-8000-00000000aa01", Container: "1f206290",
-			Addresses: []netip.Addr{netip.MustParseAddr("10.9.0.5")}, Created: epoch.Add(-time.Hour),
+			HNSNamespace: "0a0b0c0d-1111-4222-8333-00000000bb01",
+			Addresses:    []netip.Addr{netip.MustParseAddr("10.9.0.5")}, Created: epoch.Add(-time.Hour),
 		},
 		Counters: endpoint.Counters{
 			Bytes: [2]uint64{3000, 4000}, Packets: [2]uint64{30, 40}, Dropped: [2]uint64{0, 1}, ACLDropped: &[2]uint64{2, 3},
 			TCP: &endpoint.TCP{
-				Packets: &[2][endpoint.NumTCPFlags]uint64{{1, 2, 3, 4}, {5, 6, 7, 8}},
-				Events:  [endpoint.NumTCPEvents]uint64{11, 12, 13, 14, 15, 16, 17},
+				Packets:   &[2][endpoint.NumTCPFlags]uint64{{1, 2, 3, 4}, {5, 6, 7, 8}},
+				HasPacket: [endpoint.NumTCPFlags]bool{true, true, true, true},
+				Events:    [endpoint.NumTCPEvents]uint64{11, 12, 13, 14, 15, 16, 17},
 				HasEvent: [endpoint.NumTCPEvents]bool{
 					endpoint.Verified: true, endpoint.TimedOut: true, endpoint.Reset: true, endpoint.ResetSYN: true,
 					endpoint.ClosedFIN: true, endpoint.HalfOpenTimeout: true, endpoint.TimeWaitExpired: true,

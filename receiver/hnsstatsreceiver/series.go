@@ -27,6 +27,7 @@ type series struct {
 	address   netip.Addr
 	netns     uint64
 	hns       string
+	hnsNS     string
 	container string
 
 	start, last pcommon.Timestamp
@@ -52,7 +53,7 @@ func newSeries(e *endpoint.Endpoint, now pcommon.Timestamp) *series {
 
 func (sr *series) name(e *endpoint.Endpoint) {
 	sr.iface, sr.address, sr.netns = e.Interface, firstAddress(e), e.NetNS
-	sr.hns, sr.container = e.HNSEndpoint, e.Container
+	sr.hns, sr.hnsNS, sr.container = e.HNSEndpoint, e.HNSNamespace, e.Container
 }
 
 func firstAddress(e *endpoint.Endpoint) netip.Addr {
@@ -65,7 +66,7 @@ func firstAddress(e *endpoint.Endpoint) netip.Addr {
 // isOf reports whether the endpoint's points still have the same attributes.
 func (sr *series) isOf(e *endpoint.Endpoint) bool {
 	return sr.iface == e.Interface && sr.address == firstAddress(e) && sr.netns == e.NetNS &&
-		sr.hns == e.HNSEndpoint && sr.container == e.Container
+		sr.hns == e.HNSEndpoint && sr.hnsNS == e.HNSNamespace && sr.container == e.Container
 }
 
 // rename goes on under the attributes that the endpoint has now.

@@ -4,6 +4,7 @@
 package hnsstatsreceiver
 
 import (
+	"math"
 	"net/netip"
 	"testing"
 	"time"
@@ -164,7 +165,27 @@ func TestPartThatIsMissingForAWhile(t *testing.T) {
 	require.Equal(t, start, b.series["2"].start)
 
 	again := windowsPod
-	again.TCP = &endpoint.TCP{Packets: &[2][endpoint.NumTCPFlags]uint64{{1, 2, 3, 4}, {5, 6, 7, 7}}}
+	again.TCP = &endpoint.TCP{
+		Packets:   &[2][endpoint.NumTCPFlags]uint64{{1, 2, 3, 4}, {5, 6, 7, 7}},
+		HasPacket: [endpoint.NumTCPFlags]bool{true, true, true, true},
+	}
 	b.at(30, again)
 	require.NotEqual(t, start, b.series["2"].start, "one of VFP's counters went back")
+}
+
+// What a counter can't be is no negative point, and what VFP doesn't count is no
+// zero.
+func TestRowOfOddCounters(t *testing.T) {
+	var r row
+	r.set(&endpoint.Counters{
+		Packets: [2]uint64{math.MaxUint64, 1},
+		TCP: &endpoint.TCP{
+			Packets:   &[2][endpoint.NumTCPFlags]uint64{endpoint.Receive: {endpoint.FIN: 3}},
+			HasPacket: [endpoint.NumTCPFlags]bool{endpoint.FIN: true},
+		},
+	})
+	require.EqualValues(t, math.MaxInt64, r.int64(packetsColumn))
+	require.EqualValues(t, 3, r.int64(flagColumnOf(int(endpoint.Receive), int(endpoint.FIN))))
+	require.True(t, r.has(flagColumnOf(int(endpoint.Transmit), int(endpoint.FIN))))
+	require.False(t, r.has(flagColumnOf(int(endpoint.Receive), int(endpoint.SYN))))
 }

@@ -337,4 +337,6 @@ func started(t testing.TB, f *fake, cfg Config) (*source, *observer.ObservedLogs
 	return s, logs
 }
 
-func vfpConfig() Config { return Config{VFP: VFPConfig{Enabled: true, Timeout: 5 * time.Second}} }
+func vfpConfig() Config {
+	return Config{VFP: VFPConfig{Enabled: true, Timeout: 5 * time.Second}, Deadline: interval}
+}

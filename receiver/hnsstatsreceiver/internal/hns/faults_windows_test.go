@@ -111,7 +111,7 @@ func TestSimulatedSlowAnswer(t *testing.T) {
 	require.NoError(t, readWine(t, s).err)
 	d.Delay("hns/get/endpointstats/"+bad.ID, 10*time.Second)
 	r := readWine(t, s)
-	require.ErrorContains(t, r.err, "HNS has not answered within")
+	require.ErrorContains(t, r.err, "HNS has not answered since")
 	assert.Equal(t, []string{bad.ID + " (pod-1)"}, failed(r.err))
 	assertNumbered(t, r, 0, 2, 3)
 	d.Remove("hns/get/endpointstats/" + bad.ID + ".delay")

@@ -21,6 +21,8 @@ import "time"
 // Config is what a user can set.
 type Config struct {
 	VFP VFPConfig
+	// Deadline bounds a Read whose context has no deadline of its own.
+	Deadline time.Duration
 }
 
 // VFPConfig configures the counters that only vfpctrl.exe knows.
@@ -56,7 +58,4 @@ const (
 	// there are no pods among them. Pods are in state "attached-sharing" with
 	// every current runtime, and one list a scrape is then enough.
 	attachedEvery = time.Minute
-
-	// defaultDeadline bounds a scrape whose context has no deadline.
-	defaultDeadline = 10 * time.Second
 )

@@ -146,7 +146,7 @@ func BenchmarkSimulatedScrape(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*n), "µs/endpoint")
 		}
 		b.Run(fmt.Sprintf("source/%d", n), func(b *testing.B) {
-			s, err := New(Config{}, componenttest.NewNopTelemetrySettings())
+			s, err := New(Config{Deadline: patient}, componenttest.NewNopTelemetrySettings())
 			require.NoError(b, err)
 			require.NoError(b, s.Start(b.Context()))
 			defer func() { require.NoError(b, s.Close()) }()

@@ -4,8 +4,6 @@
 package hns
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
@@ -14,6 +12,9 @@ import (
 // record is what is kept of an endpoint for as long as HNS lists it.
 type record struct {
 	id string // GUID in lower case
+
+	// absent is when a list did not have it yet, zero if the first one had it.
+	absent time.Time
 
 	// As listed last.
 	listed uint64 // number of the scrape
@@ -70,8 +71,17 @@ func (r *record) label() string {
 	return r.id
 }
 
+// failure is the endpoint's error.
+func (r *record) failure(err error) *endpoint.Error {
+	e := &endpoint.Error{Endpoint: r.label(), Err: err}
+	if r.ep != nil {
+		e.ID = r.ep.ID
+	}
+	return e
+}
+
 // learn takes properties. birth numbers the endpoints that the source has seen.
-func (r *record) learn(p *properties, sum uint64, now time.Time, birth func() string) {
+func (r *record) learn(p *properties, sum uint64, birth func() string) {
 	r.sum = sum
 	if r.props == p {
 		return
@@ -93,8 +103,11 @@ func (r *record) learn(p *properties, sum uint64, now time.Time, birth func() st
 		ep.ID, ep.Created = r.ep.ID, r.ep.Created
 	} else {
 		// Seen for the first time, or made anew with the same GUID. HNS doesn't
-		// say when it made an endpoint.
-		ep.ID, ep.Created = birth(), now
+		// say when it made an endpoint: it was when a list didn't have it yet.
+		ep.ID, ep.Created = birth(), r.absent
+		if r.ep != nil {
+			ep.Created = time.Time{}
+		}
 	}
 	r.props, r.ep = p, ep
 }
@@ -131,18 +144,4 @@ func (r *record) countVFP(c *portCounters) {
 		}
 		r.counters.ACLDropped = &r.acl
 	}
-}
-
-// summary is one failure of many endpoints.
-func summary(records []*record, format string, args ...any) error {
-	const named = 3
-	var names []string
-	for _, r := range records[:min(len(records), named)] {
-		names = append(names, r.label())
-	}
-	list := strings.Join(names, ", ")
-	if more := len(records) - named; more > 0 {
-		list += fmt.Sprintf(" and %d more", more)
-	}
-	return &endpoint.Error{Endpoint: list, Err: fmt.Errorf(format, args...)}
 }

@@ -6,6 +6,7 @@ package hns
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -102,13 +103,13 @@ func (sc *scrape) list() (listing, error) {
 				return listing{}, fmt.Errorf("list the HNS endpoints: %w", a.err)
 			}
 			if j.attached {
-				s.attachedAt = sc.started
+				s.attachedDue = sc.started.Add(attachedEvery)
 			}
 			return a.list, nil
 		case a := <-s.vfpAnswers:
 			_ = a // of an earlier scrape
 		case <-sc.timer.C:
-			return listing{}, fmt.Errorf("list the HNS endpoints: no answer within %s; the HNS service hangs: restart it with Restart-Service hns", time.Since(sc.begun()).Round(time.Millisecond))
+			return listing{}, fmt.Errorf("list the HNS endpoints: HNS has not answered since %s; if it doesn't come back, restart it with Restart-Service hns", sc.begun().Format(time.TimeOnly))
 		case <-sc.ctx.Done():
 			return listing{}, fmt.Errorf("list the HNS endpoints: %w", sc.ctx.Err())
 		}
@@ -179,7 +180,7 @@ func (sc *scrape) nextJob() (chan<- job, job) {
 		}
 		// A call from an earlier scrape still hangs; another would, too.
 		sc.next++
-		sc.fail(r, fmt.Errorf("HNS has not answered since %s ago", time.Since(r.busy).Round(time.Second)))
+		sc.fail(r, unanswered(r))
 	}
 	if !sc.stopped && len(sc.rescue) > 0 && sc.rescuing == notRescuing && sc.waiting == 0 && sc.s.listing.IsZero() {
 		return sc.s.jobs, job{scrape: sc.s.number, v1: true}
@@ -218,7 +219,7 @@ func (sc *scrape) answered(a answer) {
 		sc.waiting--
 	}
 	if a.props != nil && (a.err == nil || !a.hcn) {
-		r.learn(a.props, a.sum, time.Now(), s.birth)
+		r.learn(a.props, a.sum, s.birth)
 	}
 	switch {
 	case a.err != nil && a.hcn && !a.v1:
@@ -246,19 +247,29 @@ func (sc *scrape) rescued(a answer) {
 		}
 	}
 	for _, r := range sc.rescue {
-		sc.errs = append(sc.errs, &endpoint.Error{Endpoint: r.label(), Err: r.err})
+		sc.errs = append(sc.errs, r.failure(r.err))
 		if e := byID[r.id]; e != nil && e.properties().isPod(e.state) {
-			sc.s.learnV1(r, e, time.Now())
+			sc.s.learnV1(r, e)
 			r.state, r.phase = e.state, queued
 			sc.queue = append(sc.queue, r)
 		}
 	}
 }
 
+// unanswered is the error of a call that hangs. It is the same in every scrape.
+func unanswered(r *record) error {
+	return fmt.Errorf("HNS has not answered since %s", r.busy.Format(time.TimeOnly))
+}
+
+var (
+	errUnread    = errors.New("not reached before the scrape's time was up; it comes first next time")
+	errUnreached = errors.New("VFP counters were not reached before the scrape's time was up; those left out come first next time. Make collection_interval longer to have them all each time")
+)
+
 // fail ends a record with an error.
 func (sc *scrape) fail(r *record, err error) {
 	r.phase = done
-	sc.errs = append(sc.errs, &endpoint.Error{Endpoint: r.label(), Err: err})
+	sc.errs = append(sc.errs, r.failure(err))
 }
 
 // arm sets the timer to when something runs out.
@@ -270,7 +281,7 @@ func (sc *scrape) arm() {
 	if sc.stopped {
 		at = sc.stop.Add(time.Hour) // only killed runs are waited for
 	} else if sc.oldest < len(sc.asked) {
-		if out := sc.asked[sc.oldest].busy.Add(sc.s.patience); out.Before(at) {
+		if out := sc.asked[sc.oldest].busy.Add(hnsPatience); out.Before(at) {
 			at = out
 		}
 	}
@@ -283,7 +294,7 @@ func (sc *scrape) expire(now time.Time) {
 		sc.stopped = true
 	}
 	for _, r := range sc.asked[sc.oldest:] {
-		if r.phase == asking && now.Sub(r.busy) >= sc.s.patience {
+		if r.phase == asking && now.Sub(r.busy) >= hnsPatience {
 			// Its answer still counts if it comes while others are read.
 			r.phase = late
 			sc.waiting--
@@ -293,15 +304,15 @@ func (sc *scrape) expire(now time.Time) {
 
 // leftOver reports what was not reached, and visits what lacks only VFP.
 func (sc *scrape) leftOver() {
-	var unread, unreached []*record
+	unreached := 0
 	for _, r := range sc.queue {
 		switch r.phase {
 		case asking, late:
-			sc.fail(r, fmt.Errorf("HNS has not answered within %s", time.Since(r.busy).Round(time.Millisecond)))
+			sc.fail(r, unanswered(r))
 		case queued:
-			unread = append(unread, r)
+			sc.fail(r, errUnread)
 		case parked, ready, reading:
-			unreached = append(unreached, r)
+			unreached++
 			sc.emit(r)
 		case done:
 		}
@@ -311,13 +322,11 @@ func (sc *scrape) leftOver() {
 			sc.fail(r, r.err)
 		}
 	}
-	took := time.Since(sc.started).Round(time.Millisecond)
-	if len(unread) > 0 {
-		sc.errs = append(sc.errs, summary(unread, "%d of %d endpoints were not reached in %s and come first next time", len(unread), sc.listed, took))
+	if unreached > 0 {
+		// One error, and the same one as long as it is so.
+		sc.errs = append(sc.errs, &endpoint.Error{Endpoint: fmt.Sprintf("(some of %d)", sc.listed), Err: errUnreached})
 	}
-	if len(unreached) > 0 {
-		sc.errs = append(sc.errs, summary(unreached, "the VFP counters of %d of %d endpoints were not reached in %s and come first next time", len(unreached), sc.listed, took))
-	}
+	sc.s.reportUnreached(unreached, sc.listed, time.Since(sc.started))
 }
 
 // emit hands a record to the visitor.

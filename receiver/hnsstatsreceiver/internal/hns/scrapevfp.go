@@ -7,12 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
 )
 
 // vfpGiveUp is after how many failures without one success a scrape stops to run
@@ -49,10 +46,8 @@ func (sc *scrape) findPort(r *record) {
 		sc.pending++
 		return
 	}
-	sc.vfpErrs = append(sc.vfpErrs, &endpoint.Error{
-		Endpoint: r.label(),
-		Err:      fmt.Errorf("no port of the virtual switch has its MAC address %q, or more than one has: it gets no VFP counters", r.props.mac),
-	})
+	sc.vfpErrs = append(sc.vfpErrs, r.failure(fmt.Errorf(
+		"no port of the virtual switch has its MAC address %q, or more than one has: it gets no VFP counters", r.props.mac)))
 	sc.emit(r)
 }
 
@@ -146,10 +141,13 @@ func (sc *scrape) vfpFailed(a vfpAnswer) {
 		if errors.As(a.err, &refused) {
 			a.rec.portAsked = false // the port may be another one now
 		}
-		sc.vfpErrs = append(sc.vfpErrs, &endpoint.Error{Endpoint: a.rec.label(), Err: a.err})
+		sc.vfpErrs = append(sc.vfpErrs, a.rec.failure(a.err))
 	} else {
-		waiting := slices.DeleteFunc(slices.Clone(sc.queue), func(r *record) bool { return r.phase != parked })
-		sc.vfpErrs = append(sc.vfpErrs, summary(waiting, "the list of switch ports: %w", a.err))
+		for _, r := range sc.queue {
+			if r.phase == parked {
+				sc.vfpErrs = append(sc.vfpErrs, r.failure(fmt.Errorf("the list of switch ports: %w", a.err)))
+			}
+		}
 	}
 	if missing := errors.Is(a.err, fs.ErrNotExist); missing || sc.vfpOK == 0 && sc.vfpBad >= vfpGiveUp {
 		sc.abandonVFP()

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
+	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint/endpointtest"
 	"github.com/otelcol-retina/otelcol-retina/test/winhns/simhns"
 )
 
@@ -173,6 +174,16 @@ func TestSimulatedCalls(t *testing.T) {
 	assertNoHandles(t, d)
 }
 
+func TestSimulatedSourceKeepsTheContract(t *testing.T) {
+	d := simulated(t)
+	for i := range 5 {
+		d.PutNumbered(i)
+	}
+	s, err := New(Config{Deadline: patient}, componenttest.NewNopTelemetrySettings())
+	require.NoError(t, err)
+	endpointtest.TestContract(t, s)
+}
+
 func TestSimulatedChanges(t *testing.T) {
 	d := simulated(t)
 	e := d.PutNumbered(1)
@@ -238,7 +249,7 @@ func TestSimulated250EndpointsWithSlowVFP(t *testing.T) {
 		require.Len(t, r.counters, n)
 		require.NotEmpty(t, with)
 		if len(with) < n {
-			require.ErrorContains(t, r.err, "were not reached")
+			require.ErrorIs(t, r.err, errUnreached)
 		} else {
 			require.NoError(t, r.err)
 		}

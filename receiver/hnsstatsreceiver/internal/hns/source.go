@@ -38,7 +38,6 @@ type source struct {
 
 	workers sync.WaitGroup
 	started bool
-	closed  bool
 
 	// What follows belongs to the caller of Read.
 	number  uint64 // of the scrape
@@ -51,29 +50,25 @@ type source struct {
 	listing time.Time
 	// shared is the number of endpoints in state "attached-sharing".
 	shared int
-	// attachedAt is when endpoints in state "attached" were listed last, and
-	// hasAttached whether there were pods among them.
-	attachedAt  time.Time
+	// listedAt is when the endpoints in a state were listed last.
+	listedAt map[endpointState]time.Time
+	// attachedDue is when those in state "attached" are to be listed again, if
+	// hasAttached doesn't say that there are pods among them.
+	attachedDue time.Time
 	hasAttached bool
-	// v1Listed and vfpDown are states that were reported.
-	v1Listed, vfpDown bool
+	// What was reported: the older list is read, VFP is too slow, VFP is down.
+	v1Listed, vfpSlow, vfpDown bool
 	// vfpPaused is until when vfpctrl is left alone.
 	vfpPaused time.Time
-
-	patience time.Duration // hnsPatience, less in tests
 }
 
 func newSource(cfg Config, set component.TelemetrySettings, c calls, p program) *source {
 	s := &source{
-		cfg:        cfg,
-		log:        set.Logger,
-		calls:      c,
-		jobs:       make(chan job),
-		answers:    make(chan answer, hnsInFlight),
-		vfpJobs:    make(chan vfpJob),
-		vfpAnswers: make(chan vfpAnswer, vfpInFlight),
-		records:    make(map[string]*record),
-		patience:   hnsPatience,
+		cfg:      cfg,
+		log:      set.Logger,
+		calls:    c,
+		records:  make(map[string]*record),
+		listedAt: make(map[endpointState]time.Time),
 	}
 	if cfg.VFP.Enabled {
 		s.vfp = &vfpctrl{program: p, timeout: cfg.VFP.Timeout}
@@ -86,6 +81,8 @@ func (s *source) Start(context.Context) error {
 	if err := s.calls.available(); err != nil {
 		return fmt.Errorf("this Windows can't tell its network endpoints: %w; they come with the feature Containers (Install-WindowsFeature Containers)", err)
 	}
+	s.jobs, s.answers = make(chan job), make(chan answer, hnsInFlight)
+	s.vfpJobs, s.vfpAnswers = make(chan vfpJob), make(chan vfpAnswer, vfpInFlight)
 	seed := maphash.MakeSeed()
 	for range hnsInFlight {
 		w := worker{calls: s.calls, seed: seed}
@@ -111,11 +108,10 @@ func (s *source) Start(context.Context) error {
 // Close ends the workers. A call that hangs inside HNS can't be ended: Close
 // waits a while for it and then says so.
 func (s *source) Close() error {
-	if s.closed || !s.started {
-		s.closed = true
+	if !s.started {
 		return nil
 	}
-	s.closed = true
+	s.started = false
 	close(s.jobs)
 	close(s.vfpJobs)
 	ended := make(chan struct{})
@@ -135,13 +131,16 @@ func (s *source) Close() error {
 
 // Read lists the endpoints, asks each for its counters, and visits it.
 func (s *source) Read(ctx context.Context, visit func(*endpoint.Endpoint, *endpoint.Counters)) error {
+	if !s.started {
+		return errors.New("the source of HNS endpoints is not started")
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	begin := time.Now()
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		deadline = begin.Add(defaultDeadline)
+		deadline = begin.Add(s.cfg.Deadline)
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
@@ -153,7 +152,11 @@ func (s *source) Read(ctx context.Context, visit func(*endpoint.Endpoint, *endpo
 	if err != nil {
 		return err
 	}
-	s.reconcile(l, begin)
+	s.reconcile(l)
+	s.listedAt[attachedSharing] = begin
+	if l.attached != nil || l.v1 != nil {
+		s.listedAt[attached] = begin
+	}
 	sc.run()
 	s.hasAttached = slices.ContainsFunc(sc.queue, func(r *record) bool {
 		return r.state == attached && (r.props == nil || r.props.isPod(attached))
@@ -168,7 +171,7 @@ func stopBefore(begin, deadline time.Time) time.Time {
 }
 
 // reconcile makes the records those of the list, and queues them.
-func (s *source) reconcile(l listing, now time.Time) {
+func (s *source) reconcile(l listing) {
 	s.reportList(l)
 	changed := len(l.shared) != s.shared
 	s.shared = len(l.shared)
@@ -183,7 +186,7 @@ func (s *source) reconcile(l listing, now time.Time) {
 	for i := range l.v1 {
 		e := &l.v1[i]
 		if id, ok := normalizeGUID(e.id); ok && e.properties().isPod(e.state) {
-			s.learnV1(s.list(id, e.state), e, now)
+			s.learnV1(s.list(id, e.state), e)
 		}
 	}
 	for id, r := range s.records {
@@ -193,7 +196,7 @@ func (s *source) reconcile(l listing, now time.Time) {
 	}
 	if changed {
 		// This is when an endpoint may show itself that isn't shared.
-		s.attachedAt = time.Time{}
+		s.attachedDue = time.Time{}
 	}
 }
 
@@ -201,7 +204,7 @@ func (s *source) reconcile(l listing, now time.Time) {
 func (s *source) list(id string, state endpointState) *record {
 	r := s.records[id]
 	if r == nil {
-		r = &record{id: id}
+		r = &record{id: id, absent: s.listedAt[state]}
 		s.records[id] = r
 	}
 	if r.listed != s.number { // else its state changed between two lists
@@ -212,13 +215,13 @@ func (s *source) list(id string, state endpointState) *record {
 }
 
 // learnV1 takes what the V1 list says of an endpoint.
-func (s *source) learnV1(r *record, e *endpointV1, now time.Time) {
+func (s *source) learnV1(r *record, e *endpointV1) {
 	p := e.properties()
 	if r.props != nil && r.props.mac == p.mac {
 		p.port = r.props.port // the V1 list doesn't say
 	}
 	r.v1 = true
-	r.learn(p, 0, now, s.birth)
+	r.learn(p, 0, s.birth)
 }
 
 // birth returns an identity that no endpoint has had.
@@ -242,5 +245,19 @@ func (s *source) reportList(l listing) {
 // withAttached decides whether the next list has the endpoints in state
 // "attached".
 func (s *source) withAttached(now time.Time) bool {
-	return s.hasAttached || now.Sub(s.attachedAt) >= attachedEvery
+	return s.hasAttached || !now.Before(s.attachedDue)
+}
+
+// reportUnreached reports when VFP becomes too slow for all endpoints, and when it
+// no longer is.
+func (s *source) reportUnreached(unreached, of int, after time.Duration) {
+	if slow := unreached > 0; slow != s.vfpSlow {
+		s.vfpSlow = slow
+		if slow {
+			s.log.Warn("vfpctrl is too slow to read the VFP counters of all endpoints in a scrape: they take turns",
+				zap.Int("not_reached", unreached), zap.Int("endpoints", of), zap.Duration("after", after))
+		} else {
+			s.log.Info("The VFP counters of all endpoints are read again in each scrape", zap.Int("endpoints", of))
+		}
+	}
 }

@@ -17,10 +17,33 @@ import (
 	"go.opentelemetry.io/collector/component/componenttest"
 
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
+	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint/endpointtest"
 	"github.com/otelcol-retina/otelcol-retina/test/winhns/simhns"
 )
 
 const interval = 10 * time.Second
+
+func TestSourceKeepsTheContract(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(5)
+		endpointtest.TestContract(t, newSource(vfpConfig(), componenttest.NewNopTelemetrySettings(), f, f))
+	})
+}
+
+// An endpoint that fails is known to be still there.
+func TestFailuresNameTheEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(2)
+		s, _ := started(t, f, Config{})
+		bad := simhns.Numbered(1)
+		id := read(t, s, interval).endpoints[bad.ID].ID
+		f.with(func() { f.statErr[bad.ID] = rpcUnavailable })
+		var failure *endpoint.Error
+		require.ErrorAs(t, read(t, s, interval).err, &failure)
+		assert.Equal(t, id, failure.ID)
+		assert.Equal(t, bad.ID+" (pod-1)", failure.Endpoint)
+	})
+}
 
 func TestReadHasEveryCounterOfEveryEndpoint(t *testing.T) {
 	for _, n := range []int{0, 3, 250} {
@@ -37,7 +60,7 @@ func TestReadHasEveryCounterOfEveryEndpoint(t *testing.T) {
 				got.ID = ""
 				assert.Equal(t, endpoint.Endpoint{
 					Interface: e.Name, Addresses: addrs(e.Addresses...), HNSEndpoint: e.ID, HNSNamespace: e.Namespace,
-					Container: e.Containers[0], Created: time.Now().Add(-r.took),
+					Container: e.Containers[0],
 				}, got)
 			}
 		})
@@ -128,7 +151,7 @@ func TestVFPRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(250)
 		f.vfpWait[""] = 350 * time.Millisecond
-		s, _ := started(t, f, vfpConfig())
+		s, logs := started(t, f, vfpConfig())
 		last := map[string]int{} // the scrape that reached an endpoint last
 		for scrape := 1; scrape <= 12; scrape++ {
 			r := read(t, s, interval)
@@ -136,8 +159,8 @@ func TestVFPRotation(t *testing.T) {
 			require.Len(t, r.counters, 250, "HNS's counters are there for all")
 			got := r.withVFP()
 			require.InDelta(t, 100, len(got), 5, "4 at a time, 350 ms each, for 9 s")
-			require.ErrorContains(t, r.err, "VFP counters of")
-			require.Len(t, failed(r.err), 1, "one error for all that were not reached")
+			require.EqualError(t, r.err, "endpoint (some of 250): "+errUnreached.Error(), "the same as long as it is so")
+			require.Equal(t, 1, logs.Len(), "with the numbers, once")
 			newest := 0 // the last turn of those reached now
 			for _, id := range got {
 				newest = max(newest, last[id])
@@ -190,16 +213,17 @@ func TestOneHangingEndpointCostsOnlyItself(t *testing.T) {
 				s, _ := started(t, f, Config{})
 				require.NoError(t, read(t, s, interval).err)
 				f.with(func() { waits(f)[hangs.ID] = 17 * time.Second })
+				begun := time.Now().Format(time.TimeOnly)
 				r := read(t, s, interval)
 				assert.Equal(t, hnsPatience, r.took)
 				assert.Len(t, r.counters, 19)
 				assert.Equal(t, []string{hangs.ID + " (pod-4)"}, failed(r.err))
-				require.ErrorContains(t, r.err, "HNS has not answered within 5s")
+				require.ErrorContains(t, r.err, "HNS has not answered since "+begun)
 
 				f.calls()
 				r = read(t, s, interval)
 				assert.Zero(t, r.took, "nobody waits for it again")
-				require.ErrorContains(t, r.err, "HNS has not answered since 5s ago")
+				require.ErrorContains(t, r.err, "HNS has not answered since "+begun)
 				assert.NotContains(t, f.calls(), "statistics "+hangs.ID, "no second call while one hangs")
 
 				f.with(func() { delete(waits(f), hangs.ID) })
@@ -235,8 +259,8 @@ func TestHNSThatHangsAltogether(t *testing.T) {
 		r := read(t, s, interval)
 		assert.LessOrEqual(t, r.took, interval)
 		assert.Empty(t, r.counters)
-		assert.Len(t, failed(r.err), hnsInFlight+1)
-		require.ErrorContains(t, r.err, "22 of 30 endpoints were not reached in 9s")
+		assert.Len(t, failed(r.err), 30)
+		require.ErrorContains(t, r.err, "not reached before the scrape's time was up")
 
 		time.Sleep(time.Minute)
 		f.with(func() { delete(f.statWait, "") })
@@ -246,7 +270,7 @@ func TestHNSThatHangsAltogether(t *testing.T) {
 		for range 2 {
 			r = read(t, s, interval)
 			assert.LessOrEqual(t, r.took, interval)
-			require.ErrorContains(t, r.err, "list the HNS endpoints: no answer within")
+			require.ErrorContains(t, r.err, "list the HNS endpoints: HNS has not answered since")
 			require.ErrorContains(t, r.err, "Restart-Service hns")
 			assert.Empty(t, failed(r.err), "it is no single endpoint's failure")
 		}
@@ -387,15 +411,20 @@ func TestEndpointsComeAndGo(t *testing.T) {
 		f.remove(two.ID)
 		assert.NotContains(t, read(t, s, interval).endpoints, two.ID)
 		assert.Len(t, s.records, 1, "what is gone is forgotten")
+		absent := time.Now()
+		time.Sleep(interval)
 		f.put(two, simhns.Stats{}, simhns.VFP{})
 		reborn := read(t, s, interval).endpoints[two.ID]
 		assert.NotEqual(t, before[two.ID].ID, reborn.ID, "made anew with the same GUID")
-		assert.Equal(t, before[two.ID].Created.Add(interval), reborn.Created)
+		assert.Equal(t, absent, reborn.Created, "its counters are not older")
+		assert.True(t, before[two.ID].Created.IsZero(), "it was there before the first look")
 
 		other := two // replaced between two scrapes
 		other.MAC = "00-15-5D-00-00-99"
 		f.put(other, simhns.Stats{}, simhns.VFP{})
-		assert.NotEqual(t, reborn.ID, read(t, s, interval).endpoints[two.ID].ID)
+		third := read(t, s, interval).endpoints[two.ID]
+		assert.NotEqual(t, reborn.ID, third.ID)
+		assert.True(t, third.Created.IsZero(), "nobody saw it absent")
 	})
 }
 

@@ -378,6 +378,7 @@ func (rac *ResourceAttributeConfig) Unmarshal(parser *confmap.Conf) error {
 type ResourceAttributesConfig struct {
 	ContainerID     ResourceAttributeConfig `mapstructure:"container.id"`
 	HnsEndpointID   ResourceAttributeConfig `mapstructure:"hns.endpoint.id"`
+	HnsNamespaceID  ResourceAttributeConfig `mapstructure:"hns.namespace.id"`
 	K8sPodIP        ResourceAttributeConfig `mapstructure:"k8s.pod.ip"`
 	LinuxNetnsInode ResourceAttributeConfig `mapstructure:"linux.netns.inode"`
 }
@@ -388,6 +389,9 @@ func DefaultResourceAttributesConfig() ResourceAttributesConfig {
 			Enabled: true,
 		},
 		HnsEndpointID: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		HnsNamespaceID: ResourceAttributeConfig{
 			Enabled: true,
 		},
 		K8sPodIP: ResourceAttributeConfig{

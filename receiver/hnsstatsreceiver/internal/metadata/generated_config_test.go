@@ -60,6 +60,7 @@ func TestMetricsBuilderConfig(t *testing.T) {
 				ResourceAttributes: ResourceAttributesConfig{
 					ContainerID:     ResourceAttributeConfig{Enabled: true},
 					HnsEndpointID:   ResourceAttributeConfig{Enabled: true},
+					HnsNamespaceID:  ResourceAttributeConfig{Enabled: true},
 					K8sPodIP:        ResourceAttributeConfig{Enabled: true},
 					LinuxNetnsInode: ResourceAttributeConfig{Enabled: true},
 				},
@@ -103,6 +104,7 @@ func TestMetricsBuilderConfig(t *testing.T) {
 				ResourceAttributes: ResourceAttributesConfig{
 					ContainerID:     ResourceAttributeConfig{Enabled: false},
 					HnsEndpointID:   ResourceAttributeConfig{Enabled: false},
+					HnsNamespaceID:  ResourceAttributeConfig{Enabled: false},
 					K8sPodIP:        ResourceAttributeConfig{Enabled: false},
 					LinuxNetnsInode: ResourceAttributeConfig{Enabled: false},
 				},
@@ -213,6 +215,7 @@ func TestResourceAttributesConfig(t *testing.T) {
 			want: ResourceAttributesConfig{
 				ContainerID:     ResourceAttributeConfig{Enabled: true},
 				HnsEndpointID:   ResourceAttributeConfig{Enabled: true},
+				HnsNamespaceID:  ResourceAttributeConfig{Enabled: true},
 				K8sPodIP:        ResourceAttributeConfig{Enabled: true},
 				LinuxNetnsInode: ResourceAttributeConfig{Enabled: true},
 			},
@@ -222,6 +225,7 @@ func TestResourceAttributesConfig(t *testing.T) {
 			want: ResourceAttributesConfig{
 				ContainerID:     ResourceAttributeConfig{Enabled: false},
 				HnsEndpointID:   ResourceAttributeConfig{Enabled: false},
+				HnsNamespaceID:  ResourceAttributeConfig{Enabled: false},
 				K8sPodIP:        ResourceAttributeConfig{Enabled: false},
 				LinuxNetnsInode: ResourceAttributeConfig{Enabled: false},
 			},

@@ -830,6 +830,12 @@ func NewMetricsBuilder(mbc MetricsBuilderConfig, settings receiver.Settings, opt
 	if mbc.ResourceAttributes.HnsEndpointID.MetricsExclude != nil {
 		mb.resourceAttributeExcludeFilter["hns.endpoint.id"] = filter.CreateFilter(mbc.ResourceAttributes.HnsEndpointID.MetricsExclude)
 	}
+	if mbc.ResourceAttributes.HnsNamespaceID.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["hns.namespace.id"] = filter.CreateFilter(mbc.ResourceAttributes.HnsNamespaceID.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.HnsNamespaceID.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["hns.namespace.id"] = filter.CreateFilter(mbc.ResourceAttributes.HnsNamespaceID.MetricsExclude)
+	}
 	if mbc.ResourceAttributes.K8sPodIP.MetricsInclude != nil {
 		mb.resourceAttributeIncludeFilter["k8s.pod.ip"] = filter.CreateFilter(mbc.ResourceAttributes.K8sPodIP.MetricsInclude)
 	}

@@ -121,6 +121,7 @@ func TestMetricsBuilder(t *testing.T) {
 			rb := mb.NewResourceBuilder()
 			rb.SetContainerID("container.id-val")
 			rb.SetHnsEndpointID("hns.endpoint.id-val")
+			rb.SetHnsNamespaceID("hns.namespace.id-val")
 			rb.SetK8sPodIP("k8s.pod.ip-val")
 			rb.SetLinuxNetnsInode(17)
 			res := rb.Emit()

@@ -35,6 +35,13 @@ func (rb *ResourceBuilder) SetHnsEndpointID(val string) {
 	}
 }
 
+// SetHnsNamespaceID sets provided value as "hns.namespace.id" attribute.
+func (rb *ResourceBuilder) SetHnsNamespaceID(val string) {
+	if rb.config.HnsNamespaceID.Enabled {
+		rb.res.Attributes().PutStr("hns.namespace.id", val)
+	}
+}
+
 // SetK8sPodIP sets provided value as "k8s.pod.ip" attribute.
 func (rb *ResourceBuilder) SetK8sPodIP(val string) {
 	if rb.config.K8sPodIP.Enabled {

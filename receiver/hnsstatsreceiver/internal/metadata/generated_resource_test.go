@@ -15,6 +15,7 @@ func TestResourceBuilder(t *testing.T) {
 			rb := NewResourceBuilder(cfg)
 			rb.SetContainerID("container.id-val")
 			rb.SetHnsEndpointID("hns.endpoint.id-val")
+			rb.SetHnsNamespaceID("hns.namespace.id-val")
 			rb.SetK8sPodIP("k8s.pod.ip-val")
 			rb.SetLinuxNetnsInode(17)
 
@@ -23,9 +24,9 @@ func TestResourceBuilder(t *testing.T) {
 
 			switch tt {
 			case "default":
-				assert.Equal(t, 4, res.Attributes().Len())
+				assert.Equal(t, 5, res.Attributes().Len())
 			case "all_set":
-				assert.Equal(t, 4, res.Attributes().Len())
+				assert.Equal(t, 5, res.Attributes().Len())
 			case "none_set":
 				assert.Equal(t, 0, res.Attributes().Len())
 				return
@@ -41,6 +42,11 @@ func TestResourceBuilder(t *testing.T) {
 			assert.True(t, ok)
 			if ok {
 				assert.Equal(t, "hns.endpoint.id-val", hnsEndpointIDAttrVal.Str())
+			}
+			hnsNamespaceIDAttrVal, ok := res.Attributes().Get("hns.namespace.id")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "hns.namespace.id-val", hnsNamespaceIDAttrVal.Str())
 			}
 			k8sPodIPAttrVal, ok := res.Attributes().Get("k8s.pod.ip")
 			assert.True(t, ok)
