@@ -173,7 +173,7 @@ func readState(tb testing.TB) (state []string) {
 		routes, err := h.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 		require.NoError(tb, err)
 		for _, r := range routes {
-			if r.Dst.String() == "ff00::/8" {
+			if r.Table == unix.RT_TABLE_LOCAL && (r.Dst.IP.IsMulticast() || r.Dst.IP.To4() == nil && r.Dst.IP.IsLinkLocalUnicast()) {
 				continue
 			}
 			state = append(state, fmt.Sprintf("route %v table %d via %v dev %s", r.Dst, r.Table, r.Gw, name[r.LinkIndex]))

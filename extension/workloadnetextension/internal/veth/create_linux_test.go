@@ -38,11 +38,18 @@ func open(t *testing.T, pod *nettest.Pod) *NetNS {
 	return ns
 }
 
-// attach creates and marks a link, and deletes it when the test ends.
-func attach(t *testing.T, pod *nettest.Pod, id string, addresses ...string) Link {
-	link, err := Network{}.Create(context.Background(), open(t, pod), Spec{id, "eth0", addrs(addresses...)})
+// create makes a link, and deletes it when the test ends.
+func create(t *testing.T, pod *nettest.Pod, id string, addresses ...string) Link {
+	c, err := Network{}.Create(context.Background(), open(t, pod), Spec{id, "eth0", addrs(addresses...)})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, Network{}.Delete(link.HostIndex)) })
+	defer c.Close()
+	t.Cleanup(func() { assert.NoError(t, Network{}.Delete(c.Link().HostIndex)) })
+	return c.Link()
+}
+
+// attach makes a link and marks it.
+func attach(t *testing.T, pod *nettest.Pod, id string, addresses ...string) Link {
+	link := create(t, pod, id, addresses...)
 	require.NoError(t, Network{}.Mark(link.HostIndex, id))
 	return link
 }
@@ -189,6 +196,36 @@ func TestCreateRollsBack(t *testing.T) {
 	}
 }
 
+// What fails after Create is undone as well.
+func TestUndo(t *testing.T) {
+	for _, before := range []struct {
+		name string
+		lo   func(*testing.T)
+	}{
+		{"lo was down", func(*testing.T) {}},
+		{"lo was up", func(t *testing.T) {
+			assert.NoError(t, netlink.LinkSetUp(linkByIndex(1)))
+		}},
+		{"lo was down but had its address", func(t *testing.T) {
+			assert.NoError(t, netlink.LinkSetUp(linkByIndex(1)))
+			assert.NoError(t, netlink.LinkSetDown(linkByIndex(1)))
+		}},
+	} {
+		t.Run(before.name, func(t *testing.T) {
+			pod := nettest.NewPod(t)
+			pod.Do(func() { before.lo(t) })
+			nodeBefore, podBefore := nettest.NodeState(t), pod.State()
+			c, err := Network{}.Create(context.Background(), open(t, pod), Spec{"sandbox-1", "eth0", addrs("10.88.0.2", "fd00:88::2")})
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.Undo())
+			assert.Equal(t, nodeBefore, nettest.NodeState(t))
+			assert.Equal(t, podBefore, pod.State())
+			require.NoError(t, c.Undo(), "twice is once")
+		})
+	}
+}
+
 // A caller that hangs up is noticed between two steps, whichever.
 func TestCreateRollsBackWhenCancelled(t *testing.T) {
 	nettest.NeedNode(t)
@@ -248,8 +285,7 @@ func TestCreateRefuses(t *testing.T) {
 		_, err := Network{}.Create(context.Background(), open(t, pod), spec)
 		assert.ErrorContains(t, err, "give the interface its addresses: fd00:88::2: permission denied: IPv6 is switched off")
 		assert.Equal(t, before, nettest.NodeState(t))
-		_, err = Network{}.Create(context.Background(), open(t, nettest.NewPod(t)), spec)
-		assert.NoError(t, err, "another namespace is not affected")
+		attach(t, nettest.NewPod(t), "sandbox-2", "10.88.0.2", "fd00:88::2") // another namespace is not affected
 	})
 }
 
@@ -268,8 +304,10 @@ func TestNamespaceVanishes(t *testing.T) {
 		}
 	}()
 	pod.Close()
-	link, err := Network{}.Create(context.Background(), ns, Spec{"sandbox-1", "eth0", addrs("10.88.0.2", "fd00:88::2")})
+	c, err := Network{}.Create(context.Background(), ns, Spec{"sandbox-1", "eth0", addrs("10.88.0.2", "fd00:88::2")})
 	require.NoError(t, err)
+	link := c.Link()
+	c.Close()
 	require.NoError(t, ns.Close())
 
 	for {

@@ -4,7 +4,6 @@
 package veth
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -39,13 +38,13 @@ func newVeth(name, peer string) *netlink.Veth {
 func TestForeignLinksAreLeftAlone(t *testing.T) {
 	nettest.NeedNode(t)
 	foreign := []netlink.Link{
-		addForeign(t, newVeth("wn0123456789ab", "peer0"), "", 0),                         // our name
-		addForeign(t, newVeth("mine", "peer1"), "", Group),                               // our group
-		addForeign(t, newVeth("wn0123456789ac", "peer2"), "my alias", Group),             // another alias
-		addForeign(t, newVeth("veth1", "peer3"), "workloadnet sandbox-1", 0),             // our alias
-		addForeign(t, newVeth("wn0123456789ad", "peer4"), "workloadnet sandbox-1", 7),    // another group
-		addForeign(t, newVeth("veth2", "peer5"), "", doomed),                             // the doomed group
-		addForeign(t, newVeth("wnxyz", "peer6"), "", Group),                              // not quite our name
+		addForeign(t, newVeth("wn0123456789ab", "peer0"), "", 0),                      // our name
+		addForeign(t, newVeth("mine", "peer1"), "", Group),                            // our group
+		addForeign(t, newVeth("wn0123456789ac", "peer2"), "my alias", Group),          // another alias
+		addForeign(t, newVeth("veth1", "peer3"), "workloadnet sandbox-1", 0),          // our alias
+		addForeign(t, newVeth("wn0123456789ad", "peer4"), "workloadnet sandbox-1", 7), // another group
+		addForeign(t, newVeth("veth2", "peer5"), "", doomed),                          // the doomed group
+		addForeign(t, newVeth("wnxyz", "peer6"), "", Group),                           // not quite our name
 		addForeign(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "wn0123456789ae", // not a veth
 			TxQLen: -1}}, "workloadnet sandbox-1", Group),
 	}
@@ -69,9 +68,7 @@ func TestList(t *testing.T) {
 	gone := attach(t, pods[1], "sandbox-2", "10.88.0.3", "fd00:88::3")
 	require.NoError(t, Network{}.Doom(gone.HostIndex, "sandbox-2"))
 	require.NoError(t, Network{}.Doom(gone.HostIndex, "sandbox-2"), "twice is once")
-	remnant, err := Network{}.Create(context.Background(), open(t, pods[2]), Spec{"sandbox-3", "eth0", addrs("10.88.0.4")})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, Network{}.Delete(remnant.HostIndex)) })
+	remnant := create(t, pods[2], "sandbox-3", "10.88.0.4")
 
 	found, err := Network{}.List()
 	require.NoError(t, err)

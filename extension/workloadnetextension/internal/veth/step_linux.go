@@ -27,6 +27,7 @@ const (
 	StepLoopback
 	StepPodUp
 	StepHostUp
+	StepReady
 	StepPodRoutes
 	StepHostRoutes
 	NumCreateSteps
@@ -44,7 +45,7 @@ var stepNames = map[Step]string{
 	StepGatewayV4: "give the node's end its IPv4 address", StepGatewayV6: "give the node's end its IPv6 address",
 	StepAddress: "give the interface its addresses", StepLoopback: "bring up lo in the namespace",
 	StepPodUp: "bring up the interface", StepHostUp: "bring up the node's end",
-	StepPodRoutes: "add the namespace's routes", StepHostRoutes: "add the node's routes",
+	StepReady: "wait for the link to be usable", StepPodRoutes: "add the namespace's routes", StepHostRoutes: "add the node's routes",
 	StepMark: "mark the link", StepDoom: "take down the link", StepDelete: "delete the link",
 	StepList: "list the links", StepRestore: "restore the node's routes",
 }
