@@ -202,7 +202,7 @@ func (c *Creation) address() error {
 // interface has IPv6 switched off.
 func v6Disabled(addr netip.Addr, err error) error {
 	if addr.Is6() && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EOPNOTSUPP)) {
-		return fmt.Errorf("%w: IPv6 is switched off (net.ipv6.conf.*.disable_ipv6): switch it on or configure no IPv6 prefix", err)
+		return fmt.Errorf("%w: %w", ErrNoIPv6, err)
 	}
 	return err
 }

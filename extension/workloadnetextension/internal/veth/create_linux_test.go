@@ -283,7 +283,8 @@ func TestCreateRefuses(t *testing.T) {
 		})
 		before := nettest.NodeState(t)
 		_, err := Network{}.Create(context.Background(), open(t, pod), spec)
-		assert.ErrorContains(t, err, "give the interface its addresses: fd00:88::2: permission denied: IPv6 is switched off")
+		assert.ErrorIs(t, err, ErrNoIPv6)
+		assert.ErrorContains(t, err, "give the interface its addresses: fd00:88::2: IPv6 is switched off")
 		assert.Equal(t, before, nettest.NodeState(t))
 		attach(t, nettest.NewPod(t), "sandbox-2", "10.88.0.2", "fd00:88::2") // another namespace is not affected
 	})

@@ -42,3 +42,9 @@ func (w *Watch) Next() (index int, ok bool) {
 func (w *Watch) Close() {
 	close(w.done)
 }
+
+// Drain waits until the watch has ended, after Close.
+func (w *Watch) Drain() {
+	for ok := true; ok; _, ok = w.Next() {
+	}
+}
