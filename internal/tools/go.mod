@@ -3,9 +3,17 @@ module github.com/otelcol-retina/otelcol-retina/internal/tools
 go 1.26.0
 
 tool (
+	github.com/otelcol-retina/otelcol-retina/internal/tools/goprotoc
 	go.opentelemetry.io/collector/cmd/builder
 	go.opentelemetry.io/collector/cmd/mdatagen
+	google.golang.org/grpc/cmd/protoc-gen-go-grpc
+	google.golang.org/protobuf/cmd/protoc-gen-go
 	honnef.co/go/tools/cmd/staticcheck
+)
+
+require (
+	github.com/bufbuild/protocompile v0.14.1
+	google.golang.org/protobuf v1.36.11
 )
 
 require (
@@ -51,5 +59,6 @@ require (
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.38.0 // indirect
 	golang.org/x/tools v0.51.0 // indirect
+	google.golang.org/grpc/cmd/protoc-gen-go-grpc v1.6.1 // indirect
 	honnef.co/go/tools v0.8.2 // indirect
 )

@@ -1,0 +1,195 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workloadnetextension
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/extension"
+	"go.opentelemetry.io/collector/extension/extensioncapabilities"
+	"go.opentelemetry.io/collector/extension/xextension/storage"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/ipam"
+	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/journal"
+	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/metadata"
+	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/veth"
+	pb "github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/workloadnetpb"
+	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
+)
+
+var _ extensioncapabilities.Dependent = (*workloadnetExtension)(nil)
+
+type workloadnetExtension struct {
+	cfg      *Config
+	id       component.ID
+	logger   *zap.Logger
+	settings component.TelemetrySettings
+
+	telemetry *metadata.TelemetryBuilder
+	service   *service
+	server    *grpc.Server
+
+	cancel     context.CancelFunc // ends the goroutines below
+	goroutines sync.WaitGroup
+}
+
+func newExtension(set extension.Settings, cfg *Config) (*workloadnetExtension, error) {
+	return &workloadnetExtension{cfg: cfg, id: set.ID, logger: set.Logger, settings: set.TelemetrySettings}, nil
+}
+
+// Dependencies has the Collector start the extensions first that Start looks up.
+func (e *workloadnetExtension) Dependencies() []component.ID {
+	return []component.ID{e.cfg.Identity, e.cfg.Storage}
+}
+
+// Start returns when the service answers: what is attached is known, published
+// and in working order again by then.
+func (e *workloadnetExtension) Start(ctx context.Context, host component.Host) error {
+	err := e.start(ctx, host)
+	if err != nil {
+		err = errors.Join(err, e.Shutdown(ctx))
+	}
+	return err
+}
+
+func (e *workloadnetExtension) start(ctx context.Context, host component.Host) error {
+	if err := checkCapabilities(); err != nil {
+		return err
+	}
+	publisher, err := lookUp[podidentity.Publisher](host, "identity", e.cfg.Identity, "podidentity")
+	if err != nil {
+		return err
+	}
+	store, err := lookUp[storage.Extension](host, "storage", e.cfg.Storage, "storage")
+	if err != nil {
+		return err
+	}
+	pool, err := ipam.NewPool(e.cfg.Prefixes, e.cfg.CoolDown)
+	if err != nil {
+		return err
+	}
+	if e.telemetry, err = metadata.NewTelemetryBuilder(e.settings); err != nil {
+		return err
+	}
+	e.service = newService(e.logger, publisher, e.telemetry, func(event *componentstatus.Event) { componentstatus.ReportStatus(host, event) })
+	e.service.pool = pool
+	e.service.prefixes = e.cfg.Prefixes
+	if err := e.service.observe(); err != nil {
+		return err
+	}
+	if err := e.openJournal(ctx, store); err != nil {
+		return err
+	}
+	changed, err := veth.EnableForwarding(e.cfg.Prefixes)
+	if err != nil {
+		return err
+	}
+	if len(changed) > 0 {
+		e.logger.Info("Switched on forwarding of packets on this node", zap.Strings("set_to_1", changed))
+	}
+	return e.serve()
+}
+
+// lookUp finds the extension that a key of the configuration names.
+func lookUp[T any](host component.Host, key string, id component.ID, kind string) (T, error) {
+	var none T
+	ext, ok := host.GetExtensions()[id]
+	if !ok {
+		return none, fmt.Errorf("%s: there is no extension %q: add it to extensions and to service::extensions", key, id)
+	}
+	t, ok := ext.(T)
+	if !ok {
+		return none, fmt.Errorf("%s: the extension %q is not a %s extension", key, id, kind)
+	}
+	return t, nil
+}
+
+// openJournal reads what was attached, brings it into line with the links that
+// are there, and has the service notice links that go.
+func (e *workloadnetExtension) openJournal(ctx context.Context, store storage.Extension) error {
+	client, err := store.GetClient(ctx, component.KindExtension, e.id, "")
+	if err != nil {
+		return fmt.Errorf("storage: %q: %w", e.cfg.Storage, err)
+	}
+	j, loaded, err := journal.Open(ctx, client, e.cfg.CoolDown)
+	if err != nil {
+		return errors.Join(fmt.Errorf("storage: %q: %w", e.cfg.Storage, err), client.Close(ctx))
+	}
+	e.service.journal = j
+	for key, err := range loaded.Damaged {
+		e.logger.Error("A part of the storage is damaged: the workloads in it stay connected, but their names are not known",
+			zap.String("storage", e.cfg.Storage.String()), zap.String("key", key), zap.Error(err))
+	}
+	// First the subscription, then the list: no deletion falls in between.
+	watch, err := veth.NewWatch()
+	if err != nil {
+		return fmt.Errorf("subscribe to links: %w", err)
+	}
+	run, cancel := context.WithCancel(context.Background())
+	e.cancel = cancel
+	e.goroutines.Go(func() { e.service.reaper.run(run) })
+	if err := e.service.reconcile(loaded); err != nil {
+		watch.Close()
+		watch.Drain()
+		return err
+	}
+	e.goroutines.Go(func() { e.service.watchLinks(run, watch) })
+	return nil
+}
+
+func (e *workloadnetExtension) serve() error {
+	listener, err := listen(strings.TrimPrefix(e.cfg.Endpoint, unixScheme))
+	if err != nil {
+		return fmt.Errorf("endpoint: %q: %w", e.cfg.Endpoint, err)
+	}
+	e.server = newServer(e.service, e.logger)
+	pb.RegisterWorkloadNetworkingServer(e.server, e.service)
+	e.goroutines.Go(func() {
+		if err := e.server.Serve(listener); err != nil && !errors.Is(err, net.ErrClosed) {
+			e.service.report(componentstatus.NewFatalErrorEvent(fmt.Errorf("endpoint: %q: %w", e.cfg.Endpoint, err)))
+		}
+	})
+	e.logger.Info("Workload network service ready", zap.String("endpoint", e.cfg.Endpoint),
+		zap.Stringers("prefixes", e.cfg.Prefixes), zap.Int("attachments", e.service.table.len()))
+	return nil
+}
+
+// stopTimeout is how long calls under way have to end at Shutdown.
+const stopTimeout = 5 * time.Second
+
+// Shutdown ends the service. Workloads stay connected: their links and routes are
+// the kernel's.
+func (e *workloadnetExtension) Shutdown(ctx context.Context) error {
+	if e.server != nil {
+		e.service.stop() // ends the watches, which would last for ever
+		// A client that does not read would keep a graceful stop waiting for ever.
+		kill := time.AfterFunc(stopTimeout, e.server.Stop)
+		e.server.GracefulStop()
+		kill.Stop()
+		e.server = nil
+	}
+	if e.cancel != nil {
+		e.cancel()
+		e.cancel = nil
+	}
+	e.goroutines.Wait()
+	var err error
+	if e.service != nil && e.service.journal != nil {
+		err = e.service.journal.Close(ctx)
+	}
+	if e.telemetry != nil {
+		e.telemetry.Shutdown()
+	}
+	return err
+}
