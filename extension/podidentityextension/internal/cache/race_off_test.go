@@ -1,8 +1,0 @@
-//go:build !race
-
-// Copyright The otelcol-retina Authors
-// SPDX-License-Identifier: Apache-2.0
-
-package cache
-
-const raceEnabled = false
