@@ -208,6 +208,11 @@ func TestOneEndpointFails(t *testing.T) {
 	b.source.ReadErr = nil
 	b.at(20, linuxPod, windowsPod)
 	require.Equal(t, start, b.series["2"].start, "it goes on where it was")
+
+	b.source.Sights, b.source.ReadErr = []endpointtest.Sight{linuxPod}, failing("")
+	_, err = b.scrape(t.Context())
+	require.Error(t, err)
+	require.Contains(t, b.series, "2", "it could be this one that failed")
 }
 
 func TestManyEndpointsFail(t *testing.T) {

@@ -125,7 +125,7 @@ type Error struct {
 	// Endpoint names the endpoint as an operator knows it (interface or GUID).
 	Endpoint string
 	// ID is the endpoint's ID, by which it is known to be still there though it
-	// could not be read.
+	// could not be read; "" if the source cannot say which one it is.
 	ID  string
 	Err error
 }
