@@ -101,15 +101,6 @@ func (h hresult) Error() string {
 	return fmt.Sprintf("HNS error 0x%08x", uint32(h))
 }
 
-// win32 turns the code that hcsshim makes of an HRESULT with a Win32 code back
-// into the HRESULT (hcsshim, interop.Win32FromHresult).
-func win32(code uint32) hresult {
-	if code != 0 && code <= 0xffff {
-		return hresult(0x80070000 | code)
-	}
-	return hresult(code)
-}
-
 // vanished reports whether an endpoint is no longer there.
 func vanished(err error) bool {
 	return errors.Is(err, elementNotFound) || errors.Is(err, endpointNotFound)

@@ -201,3 +201,12 @@ func withCode(err error) error {
 	}
 	return err
 }
+
+// win32 turns the code that hcsshim makes of an HRESULT with a Win32 code back
+// into the HRESULT (hcsshim, interop.Win32FromHresult).
+func win32(code uint32) hresult {
+	if code != 0 && code <= 0xffff {
+		return hresult(0x80070000 | code)
+	}
+	return hresult(code)
+}
