@@ -25,7 +25,7 @@ func parseAzureCNS(b []byte) (answer, error) {
 	}
 	var endpoints map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &endpoints); err != nil {
-		return answer{}, fmt.Errorf(`"Endpoints": %w`, err)
+		return answer{}, fmt.Errorf("%q: %w", "Endpoints", err)
 	}
 	var a answer
 	for id, raw := range sorted(endpoints) {

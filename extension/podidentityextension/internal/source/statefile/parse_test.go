@@ -223,7 +223,7 @@ func TestWholeFileRefused(t *testing.T) {
 		{"an old tail after a shorter text", formatAzureVNet, `{"Network":{}}0,"Fam`, "after top-level value"},
 		{"array", formatAzureVNet, `[]`, "cannot unmarshal array"},
 		{"another JSON object", formatAzureCNS, `{"Network":{}}`, `has no "Endpoints" object`},
-		{"list of endpoints", formatAzureCNS, `{"Endpoints":[1]}`, "Endpoints: "},
+		{"list of endpoints", formatAzureCNS, `{"Endpoints":[1]}`, `"Endpoints": `},
 		{"another JSON object", formatAWSIPAMD, `{"pods":[]}`, `has no "allocations" list`},
 		{"another version", formatAWSIPAMD, `{"version":"vpc-cni-ipam/2","allocations":[]}`, `version is "vpc-cni-ipam/2"; only "vpc-cni-ipam/1" is known`},
 		{"a bare result of old libcni", formatCNIResults, `{"cniVersion":"0.3.1","ips":[]}`, `kind is "", not "cniCacheV1"`},
