@@ -26,6 +26,10 @@ type Source interface {
 
 // Sink takes what a source sees. It is safe for concurrent use and never blocks
 // on I/O. Records are copied where the sink keeps them.
+//
+// A record may lack Identity.Name when the source knows keys and not whose they
+// are (a state file without pod names): its keys then belong to the pod that
+// another source knows by the same Sandbox, and to none as long as none does.
 type Sink interface {
 	// Replace states everything the source knows now: owners that it leaves out
 	// have lost their keys at the given time. It marks the source as synced and
@@ -37,7 +41,8 @@ type Sink interface {
 	// end (a stopped sandbox, a Succeeded pod, a deletion), not merely that the
 	// source no longer lists it.
 	End(owner string, at time.Time, terminal bool)
-	// Synced marks a source that reports single changes as synced and healthy.
+	// Synced marks a source as synced and healthy without a new answer: one that
+	// reports single changes, or one whose last answer still stands.
 	Synced()
 	// Failed reports that the source could not get an answer; what is known
 	// stays. err says what was attempted on what, for the operator.

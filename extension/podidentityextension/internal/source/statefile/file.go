@@ -15,10 +15,12 @@ import (
 )
 
 const (
-	// racy is how long after a change the same size and time of modification do
-	// not prove the same content: the coarsest clock of a file system in use
-	// (FAT's) ticks every 2 s.
-	racy = 3 * time.Second
+	// tick and coarse are how long after a change the same size and time of
+	// modification do not prove the same content. The clock behind the times of
+	// local file systems ticks every 10 ms on Linux (at HZ=100) and every 16 ms on
+	// Windows; the coarsest in use, FAT's, every 2 s, which polls allow for.
+	tick   = 50 * time.Millisecond
+	coarse = 3 * time.Second
 	// quiet is how long a list in YAML has to be left alone before it is taken as
 	// whole, since a part of it that ends with a line parses as well.
 	quiet = 20 * time.Millisecond
@@ -57,8 +59,14 @@ type file struct {
 
 // look reads the file if it may have changed. It reports whether good is new,
 // or why the file cannot be read as it is now.
-func (f *file) look(now time.Time) (changed bool, err error) {
-	changed, err = f.read(now)
+//
+// What is known not to have changed is not opened, for on Windows its writer
+// cannot rename over a file while anybody has it open, however it is shared
+// (https://github.com/rust-lang/rust/issues/123985). A file is therefore open
+// for the fraction of a millisecond in which it is read, right after a change
+// and not while the next one is being prepared.
+func (f *file) look(now time.Time, poll bool) (changed bool, err error) {
+	changed, err = f.read(now, poll)
 	switch {
 	case err == nil:
 		f.badSince = time.Time{}
@@ -68,13 +76,17 @@ func (f *file) look(now time.Time) (changed bool, err error) {
 	return changed, err
 }
 
-func (f *file) read(now time.Time) (changed bool, err error) {
+func (f *file) read(now time.Time, poll bool) (changed bool, err error) {
+	doubt := tick
+	if poll {
+		doubt = coarse
+	}
 	info, err := os.Stat(f.path)
-	if err == nil && f.info != nil && sameVersion(f.info, info) && f.readAt.Sub(info.ModTime()) > racy {
+	if err == nil && f.info != nil && sameVersion(f.info, info) && f.readAt.Sub(info.ModTime()) > doubt {
 		return false, f.err
 	}
 	if err == nil {
-		err = regular(info)
+		err = readable(info, f.limit)
 	}
 	var b []byte
 	if err == nil {
@@ -90,15 +102,16 @@ func (f *file) read(now time.Time) (changed bool, err error) {
 		return false, f.err
 	}
 	b = bytes.TrimPrefix(b, bom)
-	if len(bytes.TrimSpace(b)) == 0 {
-		f.info = nil
-		return false, errEmpty
-	}
 	if age := now.Sub(info.ModTime()); f.torn && !isObject(b) && age >= 0 && age < quiet {
 		f.info = nil
 		return false, errWriting
 	}
-	a, err := f.parse(filepath.Base(f.path), b)
+	var a answer
+	if len(bytes.TrimSpace(b)) == 0 {
+		err = errEmpty
+	} else {
+		a, err = f.parse(filepath.Base(f.path), b)
+	}
 	if err == nil && len(a.pods) == 0 && len(a.broken) > 0 {
 		// Not one readable entry is a format gone wrong, not a node without pods.
 		err = fmt.Errorf("none of its %d entries could be read: %w", len(a.broken), a.broken[0])
@@ -120,12 +133,15 @@ func sameVersion(a, b os.FileInfo) bool {
 	return a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-func regular(info os.FileInfo) error {
+// readable says why a file with such a stat is not even opened.
+func readable(info os.FileInfo, limit int64) error {
 	switch {
 	case info.IsDir():
 		return errors.New("is a directory, not a file")
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("is no regular file but %s", info.Mode().Type())
+	case info.Size() > limit:
+		return errTooLarge(info.Size(), limit)
 	}
 	return nil
 }
@@ -142,11 +158,8 @@ func readFile(path string, limit int64) ([]byte, os.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err = regular(before); err != nil {
+	if err = readable(before, limit); err != nil {
 		return nil, nil, err
-	}
-	if before.Size() > limit {
-		return nil, nil, errTooLarge(before.Size(), limit)
 	}
 	b := bytes.NewBuffer(make([]byte, 0, before.Size()+bytes.MinRead))
 	n, err := b.ReadFrom(io.LimitReader(f, limit+1))

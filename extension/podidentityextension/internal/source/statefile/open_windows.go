@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// openShared opens a file or a directory for reading in such a way that its
-// writer can rename over it and delete it meanwhile. os.Open does not share
-// deletion, and a rename over a file so opened fails with a sharing violation
-// in the writer, which here is the plugin that sets up a pod's network.
+// openShared opens a file or a directory for reading and shares everything:
+// writing, deletion and renaming, of which os.Open leaves out the last two. Its
+// writer, which here is the plugin that sets up a pod's network, can then delete
+// it, move it and, with POSIX semantics, rename another file over it. A rename
+// without these (MoveFileEx) fails over any open file; see file.look.
 func openShared(path string) (*os.File, error) {
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {

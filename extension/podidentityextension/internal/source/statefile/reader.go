@@ -54,12 +54,13 @@ func newReader(paths []string, f *format, log *zap.Logger) *reader {
 	return &reader{paths: paths, format: f, watches: newWatches(log)}
 }
 
-// look looks at the state and keeps the watches in place. A fresh one doubts
-// that they still are.
-func (r *reader) look(now time.Time, fresh bool) look {
-	r.watches.begin(fresh)
+// look looks at the state and keeps the watches in place. A poll makes sure of
+// what another look may take for granted: that unchanged files and watched
+// directories are what they were.
+func (r *reader) look(now time.Time, poll bool) look {
+	r.watches.begin(poll)
 	defer r.watches.end()
-	l := r.lookAt(now)
+	l := r.lookAt(now, poll)
 	if l.err == nil {
 		r.badSince = time.Time{}
 	} else if l.since = r.badSince; l.since.IsZero() {
@@ -71,7 +72,7 @@ func (r *reader) look(now time.Time, fresh bool) look {
 	return l
 }
 
-func (r *reader) lookAt(now time.Time) look {
+func (r *reader) lookAt(now time.Time, poll bool) look {
 	path, info, err := r.find()
 	if err != nil {
 		return look{path: path, err: err}
@@ -86,9 +87,9 @@ func (r *reader) lookAt(now time.Time) look {
 		}
 	}
 	if r.format != nil && r.format.leaves != nil {
-		return r.lookAtTree(now, info)
+		return r.lookAtTree(now, poll, info)
 	}
-	return r.lookAtFile(now)
+	return r.lookAtFile(now, poll)
 }
 
 // find returns the first path that is there, and watches for the others.
@@ -103,24 +104,24 @@ func (r *reader) find() (string, os.FileInfo, error) {
 	return r.paths[0], nil, fs.ErrNotExist
 }
 
-func (r *reader) lookAtTree(now time.Time, info os.FileInfo) look {
+func (r *reader) lookAtTree(now time.Time, poll bool, info os.FileInfo) look {
 	if !info.IsDir() {
 		return look{path: r.path, err: fmt.Errorf("is a file, but the format %s is a directory", r.format.name)}
 	}
 	if r.tree == nil {
 		r.tree = newTree(r.format, r.watches.add)
 	}
-	l := r.tree.look(r.path, now)
+	l := r.tree.look(r.path, now, poll)
 	l.path, l.leaves, l.endsWithNetNS = r.path, true, r.format.endsWithNetNS
 	return l
 }
 
-func (r *reader) lookAtFile(now time.Time) look {
+func (r *reader) lookAtFile(now time.Time, poll bool) look {
 	if r.file == nil {
 		r.file = &file{path: r.path, limit: maxFile, torn: true, parse: r.parse}
 	}
 	f := r.file
-	changed, err := f.look(now)
+	changed, err := f.look(now, poll)
 	if err != nil {
 		return look{path: r.path, err: err}
 	}

@@ -133,8 +133,7 @@ func (s *sink) namesLocked() []string {
 	return names
 }
 
-// names returns the names as they are now, and fails if any report has emptied
-// or changed them since the caller knew better.
+// names returns the names as they are now.
 func (s *sink) names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,6 +144,13 @@ func (s *sink) snapshot() map[string]podidentity.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.records)
+}
+
+// lastAt is the time of the last answer.
+func (s *sink) lastAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at
 }
 
 func (s *sink) counts() (replaced, synced, failed int) {

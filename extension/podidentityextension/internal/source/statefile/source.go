@@ -137,10 +137,9 @@ func (s *stateFile) run(ctx context.Context, refresh <-chan struct{}) {
 		case <-timer.C:
 			now = time.Now()
 			poll := !now.Before(nextPoll)
-			fresh := poll || asked
-			l := s.reader.look(now, fresh)
-			s.warnOfWatches(fresh)
-			settling := s.report.take(l, now, fresh)
+			l := s.reader.look(now, poll)
+			s.warnOfWatches(poll)
+			settling := s.report.take(l, now, poll || asked)
 			asked, last = false, time.Now()
 			// However many notifications there are, half of the time is left to others.
 			gap = max(debounce, last.Sub(now))
@@ -173,11 +172,11 @@ func later(a, b time.Time) time.Time {
 
 // warnOfWatches reports once, until it works again, that changes are not
 // notified.
-func (s *stateFile) warnOfWatches(fresh bool) {
+func (s *stateFile) warnOfWatches(poll bool) {
 	failed := s.reader.watches.failed
 	switch {
 	case failed == nil:
-		if fresh && s.unwatched {
+		if poll && s.unwatched {
 			s.unwatched = false
 			s.log.Info("changes of the state file are notified again", zap.Strings("paths", s.reader.paths))
 		}

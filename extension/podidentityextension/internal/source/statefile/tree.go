@@ -38,7 +38,7 @@ func newTree(f *format, watch func(string)) *tree {
 }
 
 // look lists the leaves below root and reads those that may have changed.
-func (t *tree) look(root string, now time.Time) look {
+func (t *tree) look(root string, now time.Time, poll bool) look {
 	t.found, t.changed, t.closed = map[string]string{}, time.Time{}, map[string]error{}
 	if err := t.format.leaves(t, root); err != nil {
 		return look{err: err}
@@ -54,7 +54,7 @@ func (t *tree) look(root string, now time.Time) look {
 			t.files[key] = f
 		}
 		f.path = path
-		changed, err := f.look(now)
+		changed, err := f.look(now, poll)
 		switch {
 		case err == nil:
 			l.changed = l.changed || changed

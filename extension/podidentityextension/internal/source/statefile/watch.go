@@ -41,15 +41,15 @@ func newWatches(log *zap.Logger) watches {
 	return watches{log: log, changed: make(chan struct{}, 1), dirs: map[string]bool{}, current: map[string]bool{}}
 }
 
-// begin starts a look. A fresh one asks anew for directories that are watched
+// begin starts a look. A poll asks anew for directories that are watched
 // already, one of which may have been replaced by another without notice: where
 // a directory above it was moved, and on Windows where it was moved itself.
-func (w *watches) begin(fresh bool) {
+func (w *watches) begin(poll bool) {
 	w.failed = nil
 	for dir := range w.dirs {
 		w.dirs[dir] = false
 	}
-	if fresh {
+	if poll {
 		w.mu.Lock()
 		clear(w.current)
 		w.mu.Unlock()
