@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -111,21 +110,35 @@ func BenchmarkEndpoints(b *testing.B) {
 // TestAllocations holds a hit to pdata's own objects: the grown attribute
 // slice and one value each for the name, the namespace and the UID.
 func TestAllocations(t *testing.T) {
-	e := newBenchEnricher(t, nil)
-	source := endpointMetrics(t, 1)
-	resources := make([]pcommon.Map, 101)
-	for i := range resources {
-		resources[i] = pcommon.NewMap()
-		source.ResourceMetrics().At(0).Resource().Attributes().CopyTo(resources[i])
+	const runs = 100
+	e := newBenchEnricher(t, func(c *Config) { c.Peers = []PeerConfig{{Address: "k8s.pod.ip", Prefix: "source."}} })
+	for _, tc := range []struct {
+		name    string
+		address string
+		write   func(*batch, pcommon.Map)
+		want    float64
+	}{
+		{name: "resource, hit", address: benchAddr(0), write: func(b *batch, m pcommon.Map) { b.resource(m, 1, timeSpan{}) }, want: 4},
+		{name: "resource, miss", address: "10.200.0.1", write: func(b *batch, m pcommon.Map) { b.resource(m, 1, timeSpan{}) }, want: 0},
+		{name: "peer, hit", address: benchAddr(0), write: func(b *batch, m pcommon.Map) { b.item(m, 0) }, want: 4},
+		{name: "peer, miss", address: "10.200.0.1", write: func(b *batch, m pcommon.Map) { b.item(m, 0) }, want: 0},
+		{name: "peer that is a host name", address: "db.shop.svc:5432", write: func(b *batch, m pcommon.Map) { b.item(m, 0) }, want: 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			maps := make([]pcommon.Map, 1+runs) // AllocsPerRun calls once more
+			for i := range maps {
+				maps[i] = pcommon.NewMap()
+				maps[i].EnsureCapacity(1)
+				maps[i].PutStr("k8s.pod.ip", tc.address)
+			}
+			b := e.newBatch(t.Context())
+			next := 0
+			allocs := testing.AllocsPerRun(runs, func() {
+				tc.write(&b, maps[next])
+				next++
+			})
+			require.LessOrEqual(t, allocs, tc.want)
+			require.Equal(t, tc.want > 0, maps[runs].Len() > 1, "written")
+		})
 	}
-	b := e.newBatch(t.Context())
-	var at timeSpan
-	at.add(stamp(time.Now()))
-	next := 0
-	allocs := testing.AllocsPerRun(len(resources)-1, func() {
-		b.resource(resources[next], 1, at)
-		next++
-	})
-	require.EqualValues(t, len(resources), b.tally.resources[found])
-	require.LessOrEqual(t, allocs, 4.0)
 }

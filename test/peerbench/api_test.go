@@ -13,54 +13,65 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
-// startEnv returns an Env with n known pods: in the API server that
-// PEERBENCH_KUBECONFIG names (namespace bench<n>, filled by loadgen), or else
-// in a stub that makes up the pods on the fly and keeps nothing per pod, so
-// that it does not count in the heap measurement.
-func startEnv(tb testing.TB, n int) Env {
-	env := Env{Kubeconfig: os.Getenv("PEERBENCH_KUBECONFIG"), Namespace: fmt.Sprintf("bench%d", n), Pods: n}
-	if env.Kubeconfig == "" {
-		env.Kubeconfig = startStub(tb)
-	}
+// startEnv returns an Env with n known pods.
+func startEnv(tb testing.TB, namespace string, n int) Env {
+	env := Env{Kubeconfig: startAPI(tb), Namespace: namespace, Pods: n}
 	tb.Setenv("KUBECONFIG", env.Kubeconfig)
 	return env
 }
 
-var podsPath = regexp.MustCompile(`^/api/v1/namespaces/((?:bench|ignored|hostnet)(\d+))/pods$`)
+// podsPath is how the peer asks for one namespace's pods.
+var podsPath = regexp.MustCompile(`^/api/v1/namespaces/([a-z]+\d+)/pods$`)
 
-// startStub starts a read-only pods API: LIST, WATCH and streaming LIST
-// (sendInitialEvents) of namespace bench<n>, which has n pods; of ignored<n>,
-// whose pods have the peer's ignore annotation; and of hostnet<n>, whose pods
-// are in the host network with the IP of pod 0. It returns the
-// path of a kubeconfig for it.
-func startStub(tb testing.TB) string {
+// nodeField is how podidentity asks for one node's; nodes are named like the
+// namespaces that their pods are in.
+var nodeField = regexp.MustCompile(`^spec\.nodeName=([a-z]+\d+)$`)
+
+// askedNamespace returns the namespace a request is about, "" if it is about
+// something that there isn't.
+func askedNamespace(r *http.Request) string {
+	if m := podsPath.FindStringSubmatch(r.URL.Path); m != nil {
+		return m[1]
+	}
+	if m := nodeField.FindStringSubmatch(r.URL.Query().Get("fieldSelector")); m != nil && r.URL.Path == "/api/v1/pods" {
+		return m[1]
+	}
+	return ""
+}
+
+// startAPI starts a FAKE of kube-apiserver for pods: LIST, WATCH and streaming
+// LIST (sendInitialEvents), read-only. It makes pods up on the fly and keeps
+// nothing of them, so that it does not count as heap. Namespace and node
+// bench<n> have n pods; so have ignored<n>, whose pods have the peer's ignore
+// annotation, and hostnet<n>, whose pods are in the host network and show the
+// address of pod 0 as the node's. It returns the path of a kubeconfig.
+func startAPI(tb testing.TB) string {
 	done := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m := podsPath.FindStringSubmatch(r.URL.Path)
-		if m == nil {
+		namespace := askedNamespace(r)
+		n, err := strconv.Atoi(strings.TrimLeft(namespace, "abcdefghijklmnopqrstuvwxyz"))
+		if err != nil {
 			http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`, http.StatusNotFound)
 			return
 		}
-		n, _ := strconv.Atoi(m[2])
 		q := r.URL.Query()
 		w.Header().Set("Content-Type", "application/json")
-		if q.Get("watch") == "" || q.Get("watch") == "false" || q.Get("watch") == "0" {
+		if watch, _ := strconv.ParseBool(q.Get("watch")); !watch {
 			fmt.Fprint(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1000"},"items":[`)
 			for i := range n {
 				if i > 0 {
 					fmt.Fprint(w, ",")
 				}
-				fmt.Fprint(w, podJSON(m[1], i))
+				fmt.Fprint(w, podJSON(namespace, i))
 			}
 			fmt.Fprint(w, `]}`)
 			return
 		}
 		if q.Get("sendInitialEvents") == "true" {
 			for i := range n {
-				fmt.Fprintf(w, `{"type":"ADDED","object":%s}`+"\n", podJSON(m[1], i))
+				fmt.Fprintf(w, `{"type":"ADDED","object":%s}`+"\n", podJSON(namespace, i))
 			}
 			fmt.Fprintln(w, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1000","annotations":{"k8s.io/initial-events-end":"true"}}}}`)
 		}
@@ -68,7 +79,6 @@ func startStub(tb testing.TB) string {
 		select {
 		case <-r.Context().Done():
 		case <-done:
-		case <-time.After(10 * time.Minute):
 		}
 	}))
 	tb.Cleanup(func() { close(done); srv.CloseClientConnections(); srv.Close() })
@@ -80,7 +90,7 @@ func startStub(tb testing.TB) string {
 	return path
 }
 
-// podJSON is about what the real API server answers for a pod of loadgen's.
+// podJSON is about what the real API server answers for a running pod.
 func podJSON(ns string, i int) string {
 	ip, annotations, host := podIP(i), "{}", "false"
 	switch {

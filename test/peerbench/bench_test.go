@@ -6,16 +6,16 @@ package peerbench
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"golang.org/x/sys/unix"
 )
 
-var podCounts = []int{100, 1000, 10000}
+var podCounts = []int{250, 10000}
 
 // BenchmarkMetrics measures a component alone: batches are decoded from OTLP
 // bytes with the timer stopped, a few at a time, and each is used once.
@@ -39,7 +39,7 @@ func BenchmarkMetrics(b *testing.B) {
 						continue // no-op telemetry once only, as a comparison
 					}
 					b.Run(fmt.Sprintf("%s/pods=%d/at=%s/R=%d/D=%d/miss=%g/sdk=%t", c.Name, n, s.shape, s.r, s.d, s.misses, sdk), func(b *testing.B) {
-						env := startEnv(b, n)
+						env := startEnv(b, fmt.Sprintf("bench%d", n), n)
 						env.Telemetry = telemetry(sdk)
 						run(b, c, env, s)
 					})
@@ -116,7 +116,7 @@ func TestEnriches(t *testing.T) {
 		for _, shape := range c.Shapes {
 			t.Run(c.Name+"/"+string(shape), func(t *testing.T) {
 				const n = 100
-				env := startEnv(t, n)
+				env := startEnv(t, "bench100", n)
 				env.Telemetry = telemetry(true)
 				out := &sink{keep: true}
 				p := c.Start(t, env, out)
@@ -160,35 +160,32 @@ func TestEnriches(t *testing.T) {
 	}
 }
 
-// TestHeapPerPod prints the heap that a started component keeps per known pod.
-func TestHeapPerPod(t *testing.T) {
-	if os.Getenv("PEERBENCH_HEAP") == "" {
-		t.Skip("set PEERBENCH_HEAP=1")
-	}
-	heap := func() (uint64, uint64) {
+// BenchmarkHeap measures the heap that a started component keeps per known pod.
+func BenchmarkHeap(b *testing.B) {
+	heap := func() uint64 {
 		var m runtime.MemStats
-		for range 3 {
-			runtime.GC()
-			time.Sleep(50 * time.Millisecond)
-		}
+		runtime.GC()
+		runtime.GC() // what finalizers and pools let go of only now
 		runtime.ReadMemStats(&m)
-		return m.HeapAlloc, m.TotalAlloc
+		return m.HeapAlloc
 	}
 	for _, c := range components {
-		for _, n := range append([]int{1}, podCounts...) {
-			t.Run(fmt.Sprintf("%s/%d", c.Name, n), func(t *testing.T) {
-				if n == 1 && os.Getenv("PEERBENCH_KUBECONFIG") != "" {
-					t.Skip("stub only")
-				}
-				env := startEnv(t, n)
+		if !c.can(OnResource) {
+			continue
+		}
+		for _, n := range podCounts {
+			b.Run(fmt.Sprintf("%s/pods=%d", c.Name, n), func(b *testing.B) {
+				env := startEnv(b, fmt.Sprintf("bench%d", n), n)
 				env.Telemetry = telemetry(true)
-				h0, a0 := heap()
-				t0 := time.Now()
-				p := c.Start(t, env, &sink{})
-				el := time.Since(t0)
-				h1, a1 := heap()
-				t.Logf("HEAP %s pods=%d: heap %+d KiB, %.0f B/pod; synced in %v; allocated meanwhile %d KiB, %.0f B/pod", c.Name, n, (int64(h1)-int64(h0))/1024, float64(int64(h1)-int64(h0))/float64(n), el.Round(time.Millisecond), (a1-a0)/1024, float64(a1-a0)/float64(n))
-				runtime.KeepAlive(p)
+				var kept int64
+				started := make([]consumer.Metrics, 0, b.N)
+				for b.Loop() {
+					before := heap()
+					started = append(started, c.Start(b, env, &sink{}))
+					kept += int64(heap()) - int64(before)
+				}
+				b.ReportMetric(float64(kept)/float64(b.N)/float64(n), "heap-B/pod")
+				runtime.KeepAlive(started)
 			})
 		}
 	}

@@ -5,14 +5,14 @@ package peerbench
 
 import (
 	"context"
-	"fmt"
-	"net/netip"
 	"testing"
-	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/extension"
+	"go.opentelemetry.io/collector/extension/extensioncapabilities"
 	"go.opentelemetry.io/collector/extension/extensiontest"
 
 	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension"
@@ -31,7 +31,7 @@ func init() {
 	})
 	// Points of many pods under one resource are named in place.
 	register(Component{
-		Name:   "podenrich-peers",
+		Name:   "podenrich with peers",
 		Shapes: []Shape{OnPoint},
 		Start: func(tb testing.TB, env Env, next consumer.Metrics) consumer.Metrics {
 			return startPodenrich(tb, env, next, map[string]any{
@@ -41,48 +41,49 @@ func init() {
 	})
 }
 
-func startPodenrich(tb testing.TB, env Env, next consumer.Metrics, override map[string]any) consumer.Metrics {
-	cfg := map[string]any{"identity": "podidentity"}
-	for k, v := range override {
-		cfg[k] = v
-	}
-	h := host{component.MustNewID("podidentity"): startIdentities(tb, env)}
-	return startProcessor(tb, podenrichprocessor.NewFactory(), env, h, next, cfg)
-}
-
 type host map[component.ID]component.Component
 
 func (h host) GetExtensions() map[component.ID]component.Component { return h }
 
-// startIdentities starts the real podidentity extension, and tells it env's
-// pods as an extension that publishes would.
-func startIdentities(tb testing.TB, env Env) component.Component {
+// startPodenrich starts the real processor and extension in the order in which
+// a Collector does, and returns when the extension knows the pods.
+func startPodenrich(tb testing.TB, env Env, next consumer.Metrics, override map[string]any) consumer.Metrics {
+	identities := createPodidentity(tb, env)
+	if err := identities.Start(context.Background(), componenttest.NewNopHost()); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = identities.Shutdown(context.Background()) })
+	cfg := map[string]any{"identity": "podidentity"}
+	for k, v := range override {
+		cfg[k] = v
+	}
+	p := startProcessor(tb, podenrichprocessor.NewFactory(), env, host{component.MustNewID("podidentity"): identities}, next, cfg)
+	if err := identities.(extensioncapabilities.PipelineWatcher).Ready(); err != nil {
+		tb.Fatal(err)
+	}
+	<-identities.(podidentity.Resolver).Synced()
+	return p
+}
+
+// createPodidentity gives the extension the same API that the peer gets.
+func createPodidentity(tb testing.TB, env Env) extension.Extension {
 	f := podidentityextension.NewFactory()
+	cfg := f.CreateDefaultConfig()
+	conf := confmap.NewFromStringMap(map[string]any{
+		"startup_timeout": "60s",
+		"sources":         map[string]any{"k8s": map[string]any{"auth_type": "kubeConfig", "node": env.Namespace}},
+	})
+	if err := conf.Unmarshal(cfg); err != nil {
+		tb.Fatal(err)
+	}
+	if err := confmap.Validate(cfg); err != nil {
+		tb.Fatal(err)
+	}
 	set := extensiontest.NewNopSettings(f.Type())
 	set.TelemetrySettings = env.Telemetry
-	ext, err := f.Create(context.Background(), set, f.CreateDefaultConfig())
+	ext, err := f.Create(context.Background(), set, cfg)
 	if err != nil {
 		tb.Fatal(err)
-	}
-	if err := ext.Start(context.Background(), componenttest.NewNopHost()); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = ext.Shutdown(context.Background()) })
-	for i := range env.Pods {
-		if err := ext.(podidentity.Publisher).Publish(podidentity.Record{
-			Owner: fmt.Sprintf("%064x", i),
-			Identity: podidentity.Identity{
-				Name: podName(i), Namespace: env.Namespace,
-				UID:    fmt.Sprintf("00000000-0000-4000-9000-%012d", i),
-				Labels: map[string]string{"app": fmt.Sprintf("app-%d", i%50), "pod-template-hash": "abc123"},
-			},
-			Sandbox:   fmt.Sprintf("%064x", i),
-			NetNS:     4026532000 + uint64(i),
-			Addresses: []netip.Addr{netip.MustParseAddr(podIP(i)), netip.MustParseAddr(fmt.Sprintf("fd00::%x", i+1))},
-			Begin:     time.Unix(1_700_000_000, 0), // before the batches' time
-		}); err != nil {
-			tb.Fatal(err)
-		}
 	}
 	return ext
 }

@@ -31,7 +31,7 @@ const (
 // Env is what a component gets to start with.
 type Env struct {
 	Kubeconfig string // path of a kubeconfig file; KUBECONFIG is set to it as well
-	Namespace  string // watch this namespace only: it holds exactly Pods pods
+	Namespace  string // watch this namespace, or the node of that name, only: it has exactly Pods pods
 	Pods       int
 	Telemetry  component.TelemetrySettings
 }
@@ -69,9 +69,10 @@ func (c Component) can(s Shape) bool {
 	return false
 }
 
-// podIP and podName agree with loadgen and with the stub API server.
+// podIP, podName and podUID are those of the API's pods.
 func podIP(i int) string   { i++; return fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255) }
 func podName(i int) string { return fmt.Sprintf("pod-%05d", i) }
+func podUID(i int) string  { return fmt.Sprintf("00000000-0000-4000-9000-%012d", i) }
 
 // missIP is an IP that no pod has.
 func missIP(i int) string { return fmt.Sprintf("172.16.%d.%d", i>>8&255, i&255) }
