@@ -44,8 +44,10 @@ type Record struct {
 	// HostNetwork marks a pod in the node's own network namespace: it owns
 	// neither addresses nor the namespace and resolves by UID and Sandbox only.
 	HostNetwork bool
-	// Begin is when the pod took its keys; the zero time means when the record
-	// was first seen.
+	// Begin is when the pod took its keys, or any later time from which on it is
+	// known to have held them, such as that of a file's last change. A time
+	// before it took them makes data of the keys' last holder ambiguous. The zero
+	// time means when the record was first seen.
 	Begin time.Time
 }
 

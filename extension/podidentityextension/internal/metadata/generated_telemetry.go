@@ -161,31 +161,31 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ExtensionPodidentityLookups, err = builder.meter.Int64ObservableCounter(
 		"otelcol_extension_podidentity_lookups",
-		metric.WithDescription("Look-ups, by how they ended [Development]"),
+		metric.WithDescription("Look-ups, by how they ended [Alpha]"),
 		metric.WithUnit("{lookup}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExtensionPodidentityPods, err = builder.meter.Int64ObservableGauge(
 		"otelcol_extension_podidentity_pods",
-		metric.WithDescription("Pods that hold keys now [Development]"),
+		metric.WithDescription("Pods that hold keys now [Alpha]"),
 		metric.WithUnit("{pod}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExtensionPodidentitySourceFailures, err = builder.meter.Int64ObservableCounter(
 		"otelcol_extension_podidentity_source_failures",
-		metric.WithDescription("Attempts of the source that got no answer [Development]"),
+		metric.WithDescription("Attempts of the source that got no answer [Alpha]"),
 		metric.WithUnit("{failure}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExtensionPodidentitySourceLastSuccessAge, err = builder.meter.Float64ObservableGauge(
 		"otelcol_extension_podidentity_source_last_success_age",
-		metric.WithDescription("Time since the source last got an answer; absent until it had one [Development]"),
+		metric.WithDescription("Time since the source last got an answer; absent until it had one [Alpha]"),
 		metric.WithUnit("s"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExtensionPodidentitySourceUp, err = builder.meter.Int64ObservableGauge(
 		"otelcol_extension_podidentity_source_up",
-		metric.WithDescription("1 if the source's last attempt to get an answer succeeded, else 0 [Development]"),
+		metric.WithDescription("1 if the source's last attempt to get an answer succeeded, else 0 [Alpha]"),
 		metric.WithUnit("1"),
 	)
 	errs = errors.Join(errs, err)

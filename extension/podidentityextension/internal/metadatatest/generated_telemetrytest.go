@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) extension.Settings {
 func AssertEqualExtensionPodidentityLookups(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_podidentity_lookups",
-		Description: "Look-ups, by how they ended [Development]",
+		Description: "Look-ups, by how they ended [Alpha]",
 		Unit:        "{lookup}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -40,7 +40,7 @@ func AssertEqualExtensionPodidentityLookups(t *testing.T, tt *componenttest.Tele
 func AssertEqualExtensionPodidentityPods(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_podidentity_pods",
-		Description: "Pods that hold keys now [Development]",
+		Description: "Pods that hold keys now [Alpha]",
 		Unit:        "{pod}",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -54,7 +54,7 @@ func AssertEqualExtensionPodidentityPods(t *testing.T, tt *componenttest.Telemet
 func AssertEqualExtensionPodidentitySourceFailures(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_podidentity_source_failures",
-		Description: "Attempts of the source that got no answer [Development]",
+		Description: "Attempts of the source that got no answer [Alpha]",
 		Unit:        "{failure}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -70,7 +70,7 @@ func AssertEqualExtensionPodidentitySourceFailures(t *testing.T, tt *componentte
 func AssertEqualExtensionPodidentitySourceLastSuccessAge(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_podidentity_source_last_success_age",
-		Description: "Time since the source last got an answer; absent until it had one [Development]",
+		Description: "Time since the source last got an answer; absent until it had one [Alpha]",
 		Unit:        "s",
 		Data: metricdata.Gauge[float64]{
 			DataPoints: dps,
@@ -84,7 +84,7 @@ func AssertEqualExtensionPodidentitySourceLastSuccessAge(t *testing.T, tt *compo
 func AssertEqualExtensionPodidentitySourceUp(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_podidentity_source_up",
-		Description: "1 if the source's last attempt to get an answer succeeded, else 0 [Development]",
+		Description: "1 if the source's last attempt to get an answer succeeded, else 0 [Alpha]",
 		Unit:        "1",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,

@@ -39,7 +39,9 @@ type Sink interface {
 	Put(record podidentity.Record)
 	// End ends owner's lease. terminal says that the source saw the pod itself
 	// end (a stopped sandbox, a Succeeded pod, a deletion), not merely that the
-	// source no longer lists it.
+	// source no longer lists it. Where owner is a sandbox, or has one, a terminal
+	// end says that this sandbox is dead, also to sources that go on listing it;
+	// an owner that was never put can be ended so, too.
 	End(owner string, at time.Time, terminal bool)
 	// Synced marks a source as synced and healthy without a new answer: one that
 	// reports single changes, or one whose last answer still stands.
