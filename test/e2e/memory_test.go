@@ -5,8 +5,12 @@ package e2e
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,58 +18,101 @@ import (
 )
 
 // TestMemory compares the collector at 250 pods with the same build that runs
-// only the Prometheus exporter.
+// only the Prometheus exporter, which shows the same series: they were pushed to
+// it once.
 //
 // What counts is the anonymous part of RSS: what the node gives and cannot take
-// back. It includes garbage (up to as much again as the live heap, by GOGC) and
-// the Prometheus exporter's own state for 250 pods. The rest of RSS is pages of
-// the binary's file, which the kernel maps by neighbourhood rather than by use and
-// drops at will. All of it, and the live heap after a collection, is logged.
+// back. It includes garbage, up to as much again as the live heap (GOGC). The rest
+// of RSS is pages of the binary's file, which the kernel maps by neighbourhood
+// rather than by use and drops at will. All of it, and the live heap after a
+// collection, is logged.
 func TestMemory(t *testing.T) {
 	const limit = 15 << 20
 	b := newBed(t, "1.6")
 	prometheus := b.startPrometheus(t)
-
-	baseline := b.startCollector(t, `
-receivers:
-  otlp: {protocols: {grpc: {endpoint: "127.0.0.1:4317"}}}
-exporters:
-  prometheus: {endpoint: "localhost:8889"}
-extensions:
-  health_check: {endpoint: "127.0.0.1:13133"}
-  pprof: {endpoint: "127.0.0.1:1777"}
-service:
-  extensions: [health_check, pprof]
-  pipelines:
-    metrics: {receivers: [otlp], exporters: [prometheus]}
-`)
-	idle := baseline.settledMemory(t)
-	baseline.stop(t)
-
 	pods := b.runAll(t, specs(250, "p", "memory", "")...)
 	config, err := filepath.Abs(defaultConfig)
 	require.NoError(t, err)
-	collector := b.startCollector(t, config, `
-receivers:
-  hnsstats: {collection_interval: 1s}
+	const extensions = `
 extensions:
   health_check: {endpoint: "127.0.0.1:13133"}
   pprof: {endpoint: "127.0.0.1:1777"}
+`
+
+	file := filepath.Join(t.TempDir(), "points.json")
+	recorder := b.startCollector(t, config, extensions+`
+exporters: {file: {path: `+file+`, flush_interval: 100ms}}
 service:
   extensions: [podidentity, health_check, pprof]
+  pipelines: {metrics: {exporters: [file]}}
 `)
+	recorded := &sink{path: file}
+	b.awaitNames(t, recorded, pods)
+	recorder.stop(t)
+
+	baseline := b.startCollector(t, extensions+`
+receivers: {otlp: {protocols: {http: {endpoint: "127.0.0.1:4318"}}}}
+exporters:
+  prometheus:
+    endpoint: localhost:8889
+    resource_constant_labels: {included: ["*"]}
+    without_scope_info: true
+    metric_expiration: 1h
+service:
+  extensions: [health_check, pprof]
+  pipelines: {metrics: {receivers: [otlp], exporters: [prometheus]}}
+`)
+	empty := baseline.settledMemory(t, 10)
+	b.push(t, lastLines(string(mustRead(t, file)), 1))
+	prometheus.awaitPods(t, len(pods))
+	alone := baseline.settledMemory(t, 30)
+	baseline.stop(t)
+
+	collector := b.startCollector(t, config, extensions+`
+receivers: {hnsstats: {collection_interval: 1s}}
+service: {extensions: [podidentity, health_check, pprof]}
+`)
+	prometheus.awaitScrape(t, time.Now())
+	prometheus.awaitPods(t, len(pods))
+	whole := collector.settledMemory(t, 30)
+	t.Logf("only the Prometheus exporter, without any series: %v", empty)
+	t.Logf("only the Prometheus exporter: %v", alone)
+	t.Logf("the default pipeline: %v", whole)
+	t.Logf("difference: %v", memory{whole.anonymous - alone.anonymous, whole.rss - alone.rss, whole.heap - alone.heap})
+	require.LessOrEqual(t, whole.anonymous-alone.anonymous, limit)
+}
+
+// push sends one line of the file exporter to the OTLP receiver.
+func (b *bed) push(t *testing.T, line string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:4318/v1/metrics", strings.NewReader(line))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := b.httpClient().Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, response.StatusCode, "%s", body)
+}
+
+// awaitPods waits until Prometheus has the series of so many pods.
+func (p *prometheus) awaitPods(t *testing.T, n int) {
+	t.Helper()
 	eventually(t, patience, "Prometheus has all pods", func() error {
-		got := prometheus.query(t, `count(count by (k8s_pod_uid) (k8s_pod_network_io_bytes_total{k8s_pod_name!=""}))`)
-		if len(got) == 0 || int(got[0].values[0].value) != len(pods) {
+		got := p.query(t, `count(count by (k8s_pod_uid) (k8s_pod_network_io_bytes_total{k8s_pod_name!=""}))`)
+		if len(got) == 0 || int(got[0].values[0].value) != n {
 			return fmt.Errorf("%v", got)
 		}
 		return nil
 	})
-	busy := collector.settledMemory(t)
-	t.Logf("only the Prometheus exporter: %v", idle)
-	t.Logf("the default pipeline at %d pods: %v", len(pods), busy)
-	t.Logf("difference: %v", memory{busy.anonymous - idle.anonymous, busy.rss - idle.rss, busy.heap - idle.heap})
-	require.LessOrEqual(t, busy.anonymous-idle.anonymous, limit)
+}
+
+func mustRead(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return b
 }
 
 type memory struct{ anonymous, rss, heap int }
@@ -75,12 +122,12 @@ func (m memory) String() string {
 	return fmt.Sprintf("anonymous memory %.1f MB, RSS %.1f MB, live heap %.1f MB", mb(m.anonymous), mb(m.rss), mb(m.heap))
 }
 
-// settledMemory returns the medians over 30 s of scrapes once a second, the pace
+// settledMemory returns the medians over so many scrapes once a second, the pace
 // of Prometheus and of the receiver here, and then the live heap.
-func (c *collector) settledMemory(t *testing.T) memory {
+func (c *collector) settledMemory(t *testing.T, scrapes int) memory {
 	t.Helper()
 	var anonymous, rss []int
-	for range 30 {
+	for range scrapes {
 		anonymous, rss = append(anonymous, c.memory(t, "RssAnon")), append(rss, c.memory(t, "VmRSS"))
 		time.Sleep(time.Second) // a measurement over time, not a wait for an event
 	}

@@ -5,13 +5,13 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,7 +30,7 @@ func TestAlone(t *testing.T) {
 			config: `
 receivers: {hnsstats: {collection_interval: 100ms}}
 exporters: {debug: }
-service: {pipelines: {metrics: {receivers: [hnsstats], exporters: [debug]}}}
+service: {telemetry: {metrics: {level: none}}, pipelines: {metrics: {receivers: [hnsstats], exporters: [debug]}}}
 `,
 			want: "Everything is ready",
 		},
@@ -40,7 +40,7 @@ service: {pipelines: {metrics: {receivers: [hnsstats], exporters: [debug]}}}
 receivers: {nop: }
 exporters: {debug: }
 extensions: {podidentity: {sources: {cri: {endpoint: "unix:///nonexistent.sock"}}}}
-service: {extensions: [podidentity], pipelines: {metrics: {receivers: [nop], exporters: [debug]}}}
+service: {telemetry: {metrics: {level: none}}, extensions: [podidentity], pipelines: {metrics: {receivers: [nop], exporters: [debug]}}}
 `,
 			want: "Everything is ready",
 		},
@@ -52,7 +52,7 @@ service: {extensions: [podidentity], pipelines: {metrics: {receivers: [nop], exp
 receivers: {nop: }
 processors: {podenrich: {identity: podidentity}}
 exporters: {debug: }
-service: {pipelines: {metrics: {receivers: [nop], processors: [podenrich], exporters: [debug]}}}
+service: {telemetry: {metrics: {level: none}}, pipelines: {metrics: {receivers: [nop], processors: [podenrich], exporters: [debug]}}}
 `,
 			want: "podidentity", ends: true,
 		},
@@ -82,6 +82,7 @@ func buildAlone(t *testing.T, component string) string {
 	if _, err := os.Stat(builder); err != nil {
 		t.Fatalf("no builder, run make tools: %v", err)
 	}
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "build/ocb"), 0o755)) // the builder makes only the last directory
 	cmd := exec.CommandContext(t.Context(), builder, "--config", "test/ocb/"+component+".yaml")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false") // the Makefile's: one build cache
@@ -96,12 +97,11 @@ func runUntil(t *testing.T, path, config, want string, ends bool) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
-	config += "  telemetry: {metrics: {level: none}}\n"
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 	log, err := os.Create(filepath.Join(dir, "log"))
 	require.NoError(t, err)
 	defer log.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--config", file)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -111,14 +111,21 @@ func runUntil(t *testing.T, path, config, want string, ends bool) {
 		require.NoError(t, err)
 		return string(b)
 	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
 	if !ends {
-		for !strings.Contains(said(), want) {
-			require.NoError(t, ctx.Err(), "no %q in its log:\n%s", want, said())
-			time.Sleep(20 * time.Millisecond)
-		}
+		eventually(t, patience, path+" says "+want, func() error {
+			switch {
+			case strings.Contains(said(), want):
+				return nil
+			case len(ended) > 0:
+				t.Fatalf("it ended:\n%s", said())
+			}
+			return errors.New(said())
+		})
 		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	}
-	err = cmd.Wait()
+	err = <-ended
 	require.NoError(t, ctx.Err(), "it did not end:\n%s", said())
 	assert.Equal(t, ends, err != nil, "%v:\n%s", err, said())
 	assert.Contains(t, said(), want)

@@ -72,11 +72,18 @@ func TestRuntimeRestart(t *testing.T) {
 }
 
 // requireNamed demands that a scrape has every pod with its name, and no point
-// of these pods' namespaces without.
+// of these pods' network namespaces without.
 func requireNamed(t *testing.T, points []point, pods []*cri.Pod) {
 	t.Helper()
+	namespaces := map[uint64]string{}
+	for _, p := range pods {
+		namespaces[p.NetNS] = p.UID
+	}
 	seen := map[string]bool{}
 	for _, p := range points {
+		if uid, known := namespaces[p.netns]; known {
+			require.Equal(t, uid, p.uid, "%v", p)
+		}
 		seen[p.uid] = true
 	}
 	for _, p := range pods {

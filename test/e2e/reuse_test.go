@@ -71,6 +71,12 @@ func TestAddressReuse(t *testing.T) {
 
 		points := truth.points(t)
 		require.NoError(t, b.truth.checkAll(points))
+		inodes := map[uint64]bool{}
+		for _, p := range pods {
+			inodes[p.NetNS] = true
+		}
+		t.Logf("%d points; %d of %d pods had the address within a second of the last one; they shared %d inode numbers",
+			len(points), withinASecond, len(pods)-1, len(inodes))
 		named := map[string]int{}
 		for _, p := range points {
 			if p.pod == "" {
