@@ -73,9 +73,13 @@ func namespaceError(path string, err error) error {
 // a link counts only once it is marked, and it is marked only once it is recorded.
 func (s *service) attach(ctx context.Context, ns *veth.NetNS, a *journal.Attachment) (err error) {
 	var undo []func()
+	var link *veth.Creation
 	defer func() {
 		for i := len(undo) - 1; err != nil && i >= 0; i-- {
 			undo[i]()
+		}
+		if link != nil {
+			link.Close()
 		}
 	}()
 	a.At = time.Now().UTC()
@@ -84,11 +88,9 @@ func (s *service) attach(ctx context.Context, ns *veth.NetNS, a *journal.Attachm
 	}
 	undo = append(undo, func() { s.pool.Return(a.Addresses) })
 
-	link, err := s.connect(ctx, ns, a)
-	if err != nil {
+	if link, err = s.connect(ctx, ns, a); err != nil {
 		return err
 	}
-	defer link.Close()
 	undo = append(undo, func() { s.disconnect(link, a) })
 	made := link.Link()
 	a.MAC, a.HostInterface, a.HostIndex = made.MAC.String(), made.HostName, made.HostIndex

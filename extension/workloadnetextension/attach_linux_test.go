@@ -62,7 +62,7 @@ func TestAttachDetach(t *testing.T) {
 	// The identity is there when the answer is, by every key.
 	for _, q := range []podidentity.Query{
 		{Address: netip.MustParseAddr("10.88.0.2")}, {Address: netip.MustParseAddr("fd00:88::2")},
-		{Sandbox: "sandbox-1"}, {NetNS: stat.Ino}, {UID: "7c0f"},
+		{Sandbox: "sandbox-1"}, {NetNS: stat.Ino}, {UID: "uid-sandbox-1"},
 	} {
 		assert.Equal(t, "shop/pod-sandbox-1", n.ask(q), "%+v", q)
 	}

@@ -148,7 +148,8 @@ func (n *node) stop() {
 // request asks for pod to be attached as id.
 func request(pod *nettest.Pod, id string) *pb.AttachRequest {
 	r := goodRequest()
-	r.WorkloadId, r.Netns.NetnsPath, r.Workload.Name = id, pod.Path(), "pod-"+id
+	r.WorkloadId, r.Netns.NetnsPath = id, pod.Path()
+	r.Workload.Name, r.Workload.Uid = "pod-"+id, "uid-"+id
 	return r
 }
 

@@ -27,6 +27,7 @@ type Creation struct {
 	// loAddrs the addresses it had before.
 	lo      netlink.Link
 	loAddrs []netlink.Addr
+	closed  bool
 }
 
 // Create connects ns to the node as spec says. All or nothing: after an error,
@@ -78,6 +79,9 @@ func (c *Creation) Link() Link {
 // Undo unmakes it all: the pair, with it the addresses and routes at both ends,
 // and what bringing up lo has changed.
 func (c *Creation) Undo() error {
+	if c.closed {
+		return errors.New("roll back: after Close")
+	}
 	var errs []error
 	if c.hostLink != nil {
 		errs = append(errs, ignoreGone(c.host.LinkDel(c.hostLink)))
@@ -91,8 +95,9 @@ func (c *Creation) Undo() error {
 	return nil
 }
 
-// Close lets go of the namespaces.
+// Close lets go of the namespaces; it ends the Creation.
 func (c *Creation) Close() {
+	c.closed = true // a closed handle would work on in whatever namespace the thread is in
 	if c.host != nil {
 		c.host.Close()
 	}

@@ -222,6 +222,9 @@ func TestUndo(t *testing.T) {
 			assert.Equal(t, nodeBefore, nettest.NodeState(t))
 			assert.Equal(t, podBefore, pod.State())
 			require.NoError(t, c.Undo(), "twice is once")
+			c.Close()
+			assert.Error(t, c.Undo(), "too late")
+			assert.Equal(t, nodeBefore, nettest.NodeState(t), "and the node's own lo is not touched")
 		})
 	}
 }

@@ -30,13 +30,14 @@ const (
 	StepReady
 	StepPodRoutes
 	StepHostRoutes
-	NumCreateSteps
-
-	StepMark = NumCreateSteps + iota
+	StepMark
 	StepDoom
 	StepDelete
 	StepList
 	StepRestore
+
+	// NumCreateSteps is how many steps Create takes.
+	NumCreateSteps = StepMark
 )
 
 var stepNames = map[Step]string{
