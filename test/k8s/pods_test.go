@@ -105,6 +105,10 @@ func (k kubelet) terminate(ctx context.Context, name string) (*corev1.Pod, error
 	if err := k.client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return nil, err
 	}
+	return k.get(ctx, name)
+}
+
+func (k kubelet) get(ctx context.Context, name string) (*corev1.Pod, error) {
 	return k.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
