@@ -37,10 +37,12 @@ sources: $(DIST)/.generated
 otelcol-retina: sources ## Build bin/otelcol-retina for this machine
 	cd $(DIST) && $(BUILD) -o $(CURDIR)/bin/otelcol-retina .
 
+# The Windows binaries, and the names that they have in a release.
+bin/otelcol-retina-%.exe: sources
+	cd $(DIST) && GOOS=windows GOARCH=$* $(BUILD) -o $(CURDIR)/$@ .
+
 .PHONY: otelcol-retina.exe
-otelcol-retina.exe: sources ## Build bin/otelcol-retina-{amd64,arm64}.exe for Windows
-	cd $(DIST) && GOOS=windows GOARCH=amd64 $(BUILD) -o $(CURDIR)/bin/otelcol-retina-amd64.exe .
-	cd $(DIST) && GOOS=windows GOARCH=arm64 $(BUILD) -o $(CURDIR)/bin/otelcol-retina-arm64.exe .
+otelcol-retina.exe: bin/otelcol-retina-amd64.exe bin/otelcol-retina-arm64.exe ## Build bin/otelcol-retina-{amd64,arm64}.exe for Windows
 
 .PHONY: demo
 demo: otelcol-retina ## See it work: this node's pods, or three that the demo makes; Ctrl-C ends it
@@ -79,7 +81,7 @@ check-generated: generate ## Fail if generated code or a go.mod is not current
 ##### Tests
 
 .PHONY: test
-test: packages-for-tests lint test-unit otelcol-retina test-demo test-e2e ## Install what the tests need, run all of them
+test: packages-for-tests lint test-unit test-demo test-e2e test-windows test-k8s ## Install what the tests need, run all of them
 
 .PHONY: packages-for-tests
 packages-for-tests:
@@ -90,12 +92,30 @@ test-unit: ## Unit tests with the race detector; as root also those in live name
 	CGO_ENABLED=1 go test -race ./...
 
 .PHONY: test-demo
-test-demo: otelcol-retina
+test-demo: otelcol-retina ## `make demo`, looked at and interrupted as a user would
 	cd distribution/demo && go vet ./... && CGO_ENABLED=0 go test ./...
 
 .PHONY: test-e2e
-test-e2e: otelcol-retina ## Real containerd, real Prometheus, the built binary
-	cd test/e2e && go vet ./... && go test -timeout 30m -v ./...
+test-e2e: otelcol-retina tools ## Real containerd 1.6 and 2.2, real Prometheus, the built binary
+	cd test/e2e && go vet ./... && go test -timeout 40m ./...
+
+WINE := $(CURDIR)/test/winhns/wine.sh
+
+.PHONY: test-windows
+test-windows: bin/otelcol-retina-amd64.exe ## Windows binaries under Wine, against a simulated HNS
+	GOOS=windows GOARCH=arm64 CGO_ENABLED=0 go build ./...
+	test/winhns/setup.sh
+	CGO_ENABLED=1 CC=x86_64-w64-mingw32-gcc GOOS=windows go test -race -exec $(WINE) ./receiver/hnsstatsreceiver/internal/hns
+	GOOS=windows CGO_ENABLED=0 go test -exec $(WINE) ./extension/podidentityextension/internal/source/statefile
+	cd test/winhns/e2e && go vet ./... && go test -timeout 30m ./...
+
+.PHONY: kube-apiserver
+kube-apiserver: ## Build a real Kubernetes API server for the tests (8 minutes when cold)
+	cd test/kubeapiserver && CGO_ENABLED=0 go build -ldflags "$(LDFLAGS) -X k8s.io/component-base/version.gitVersion=v1.37.2 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37" -o $(CURDIR)/build/kubeapiserver/kube-apiserver .
+
+.PHONY: test-k8s
+test-k8s: kube-apiserver ## The k8s source against a real Kubernetes API server
+	cd test/k8s && go vet ./... && go test -timeout 30m ./...
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for 10 s (FUZZTIME=…)
@@ -104,6 +124,7 @@ fuzz: ## Each fuzz target for 10 s (FUZZTIME=…)
 .PHONY: bench
 bench: ## The benchmarks, ours beside the common way
 	go test -run '^$$' -bench . -benchmem ./...
+	cd test/peerbench && go test -run '^$$' -bench . -benchtime 100ms .
 
 .PHONY: clean
 clean: ## Remove what the targets built
