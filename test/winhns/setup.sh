@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/env.sh"
 
 missing=
-command -v wine >/dev/null || missing="$missing wine64"
+command -v wine >/dev/null || missing="$missing wine wine64"
 command -v x86_64-w64-mingw32-gcc >/dev/null || missing="$missing gcc-mingw-w64-x86-64"
 if [ -n "$missing" ]; then
 	echo "test/winhns: Windows binaries are run under Wine, which takes these Debian packages:$missing" >&2
