@@ -134,6 +134,7 @@ func (sc *scrape) enqueue(r *record) {
 func (sc *scrape) run() {
 	s := sc.s
 	sc.listed = len(sc.queue)
+	sc.queue = slices.DeleteFunc(sc.queue, sc.hangs)
 	slices.SortFunc(sc.queue, func(a, b *record) int {
 		return cmp.Or(cmp.Compare(a.asked, b.asked), cmp.Compare(a.vfpAsked, b.vfpAsked), cmp.Compare(a.id, b.id))
 	})
@@ -161,6 +162,16 @@ func (sc *scrape) run() {
 	sc.judgeVFP()
 }
 
+// hangs reports whether a call of an earlier scrape still hangs, as another one
+// would, and is the record's failure.
+func (sc *scrape) hangs(r *record) bool {
+	if r.busy.IsZero() {
+		return false
+	}
+	sc.fail(r, unanswered(r))
+	return true
+}
+
 // finished reports whether nothing is to be done or waited for.
 func (sc *scrape) finished() bool {
 	if sc.stopped {
@@ -173,14 +184,9 @@ func (sc *scrape) finished() bool {
 // nextJob returns the next job for an HNS worker, and a nil channel if there is
 // none.
 func (sc *scrape) nextJob() (chan<- job, job) {
-	for !sc.stopped && sc.next < len(sc.queue) {
+	if !sc.stopped && sc.next < len(sc.queue) {
 		r := sc.queue[sc.next]
-		if r.busy.IsZero() {
-			return sc.s.jobs, job{scrape: sc.s.number, rec: r, v1: r.v1, state: r.state, sum: r.sum, props: r.props}
-		}
-		// A call from an earlier scrape still hangs; another would, too.
-		sc.next++
-		sc.fail(r, unanswered(r))
+		return sc.s.jobs, job{scrape: sc.s.number, rec: r, v1: r.v1, state: r.state, sum: r.sum, props: r.props}
 	}
 	if !sc.stopped && len(sc.rescue) > 0 && sc.rescuing == notRescuing && sc.waiting == 0 && sc.s.listing.IsZero() {
 		return sc.s.jobs, job{scrape: sc.s.number, v1: true}

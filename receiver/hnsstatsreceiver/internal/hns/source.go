@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -158,9 +157,10 @@ func (s *source) Read(ctx context.Context, visit func(*endpoint.Endpoint, *endpo
 		s.listedAt[attached] = begin
 	}
 	sc.run()
-	s.hasAttached = slices.ContainsFunc(sc.queue, func(r *record) bool {
-		return r.state == attached && (r.props == nil || r.props.isPod(attached))
-	})
+	s.hasAttached = false
+	for _, r := range s.records {
+		s.hasAttached = s.hasAttached || r.state == attached && (r.props == nil || r.props.isPod(attached))
+	}
 	return errors.Join(sc.errs...)
 }
 

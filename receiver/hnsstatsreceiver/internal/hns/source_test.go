@@ -236,6 +236,21 @@ func TestOneHangingEndpointCostsOnlyItself(t *testing.T) {
 	}
 }
 
+// Nor does anybody wait when all endpoints hang.
+func TestEverythingStillHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(1)
+		s, _ := started(t, f, Config{})
+		require.NoError(t, read(t, s, interval).err)
+		f.with(func() { f.statWait[""] = time.Minute })
+		assert.Equal(t, hnsPatience, read(t, s, interval).took)
+		r := read(t, s, interval)
+		assert.Zero(t, r.took)
+		require.ErrorContains(t, r.err, "HNS has not answered since")
+		time.Sleep(time.Minute)
+	})
+}
+
 // An answer that comes late, but while others are still read, counts.
 func TestALateAnswerCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
