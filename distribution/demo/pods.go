@@ -74,8 +74,9 @@ func (p *demoPods) create(ctx context.Context) error {
 		ns, host := "rtdemo-"+c.name, "rtdemo-veth"+strconv.Itoa(i)
 		for _, step := range []struct{ undo, do []string }{
 			{[]string{"netns", "delete", ns}, []string{"netns", "add", ns}},
-			// The veth goes with its namespace.
-			{nil, []string{"link", "add", host, "type", "veth", "peer", "name", "eth0", "netns", ns}},
+			// The veth would go with its namespace, but some time after "ip netns
+			// delete" has returned.
+			{[]string{"link", "delete", host}, []string{"link", "add", host, "type", "veth", "peer", "name", "eth0", "netns", ns}},
 			{nil, []string{"link", "set", host, "master", bridge, "up"}},
 			{nil, []string{"-n", ns, "link", "set", "lo", "up"}},
 			{nil, []string{"-n", ns, "address", "add", c.address + "/24", "dev", "eth0"}},
