@@ -32,7 +32,7 @@ func benchRecord(i int) podidentity.Record {
 				"app": fmt.Sprintf("web-%d", i/10), "tier": "front", "pod-template-hash": "7d4b9c6f5",
 			},
 		},
-		Addresses: []netip.Addr{v4, netip.MustParseAddr(fmt.Sprintf("fd00:10::%x:%x", i>>16, i&0xffff+1))},
+		Addresses: []netip.Addr{v4, netip.MustParseAddr(fmt.Sprintf("fd00:10::%x:%x", i>>15, i&0x7fff+1))},
 		Begin:     time.Unix(1_700_000_000, 0),
 	}
 }
@@ -83,10 +83,11 @@ func (m *lockedMap) get(a netip.Addr) *podidentity.Identity {
 
 var sink *podidentity.Identity
 
-// BenchmarkResolve measures a look-up while pods come and go.
+// BenchmarkResolve measures look-ups of a node's pods while these and others,
+// 1,000 in all, come and go: each is replaced on its address once a second.
 func BenchmarkResolve(b *testing.B) {
-	const pods = 250
-	records := make([]podidentity.Record, pods)
+	const all, pods = 1000, 250
+	records := make([]podidentity.Record, all)
 	for i := range records {
 		records[i] = benchRecord(i)
 	}
@@ -96,7 +97,7 @@ func BenchmarkResolve(b *testing.B) {
 			c.Put(0, r, false)
 		}
 		churn(b, func(i int) {
-			r := records[i%pods]
+			r := records[i%all]
 			c.End(0, r.Owner, time.Time{}, false)
 			r.Begin = time.Time{}
 			c.Put(0, r, false)
@@ -124,7 +125,7 @@ func BenchmarkResolve(b *testing.B) {
 		for i := range records {
 			m.put(&records[i])
 		}
-		churn(b, func(i int) { m.put(&records[i%pods]) })
+		churn(b, func(i int) { m.put(&records[i%all]) })
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
 			sink = m.get(records[i%pods].Addresses[0])
@@ -157,7 +158,7 @@ func BenchmarkResolve(b *testing.B) {
 		for i := range records {
 			m.put(&records[i])
 		}
-		churn(b, func(i int) { m.put(&records[i%pods]) })
+		churn(b, func(i int) { m.put(&records[i%all]) })
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for i := 0; pb.Next(); i++ {
@@ -197,6 +198,29 @@ func TestHeapPerPod(t *testing.T) {
 			c.Expire(time.Second)
 			require.Less(t, heapInUse(), before+uint64(pods)*40, "what is left is room in maps")
 			runtime.KeepAlive(c)
+		})
+	}
+}
+
+// BenchmarkChange measures one pod that ends and begins again among others, and
+// how the number of these matters.
+func BenchmarkChange(b *testing.B) {
+	for _, pods := range []int{250, 10_000, 150_000} {
+		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
+			clock := newFakeClock()
+			c := New(1, time.Second, clock.read)
+			for i := range pods {
+				c.Put(0, benchRecord(i), false)
+			}
+			r := benchRecord(0)
+			r.Begin = time.Time{}
+			b.ReportAllocs()
+			for b.Loop() {
+				c.End(0, r.Owner, time.Time{}, true)
+				c.Put(0, r, false)
+				clock.pass(500 * time.Millisecond)
+				c.Expire(time.Second)
+			}
 		})
 	}
 }

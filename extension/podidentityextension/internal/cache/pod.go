@@ -207,7 +207,7 @@ func (c *Cache) joinByName(p *pod, r *record) {
 // to pod.
 func (c *Cache) eachReusable(r *record, f func(*lease)) {
 	for _, a := range r.addrs {
-		f(c.addrs.find(a))
+		f(c.addrs.load(c.addrs.key(a)))
 	}
 	if r.netns != 0 {
 		f(c.netns.load(r.netns))

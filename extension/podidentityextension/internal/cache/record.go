@@ -60,9 +60,11 @@ func parseGUID(s string) (g guid, ok bool) {
 }
 
 // A record is what one source says of one pod, for as long as the keys stay the
-// same. Readers use its view and nothing else; the rest is the writers'.
+// same. Readers use its view and addresses, which lie together; the rest is the
+// writers'.
 type record struct {
-	view atomic.Pointer[view] // what all sources say of the pod; from the record's end on, what they said then
+	view  atomic.Pointer[view] // what all sources say of the pod; from the record's end on, what they said then
+	addrs []address            // never changed once readers can see the record
 
 	source   uint8 // rank in the order of precedence, 0 first
 	stated   bool  // begin is the source's word, not the time of first sight
@@ -74,7 +76,6 @@ type record struct {
 	netns    uint64
 	own      *view // what this source says
 	pod      *pod
-	addrs    []address
 	hns      []guid
 	released []address // claimed by the source, but gone with the pod's dead sandbox
 }

@@ -31,7 +31,7 @@ func (c *Cache) resolve(q *podidentity.Query, t int64) (*podidentity.Identity, p
 	var asked keyKinds // kinds that had no lease
 	if q.UID != "" {
 		if l := c.uids.load(q.UID); l != nil {
-			if id, _, outcome := l.at(t, true); outcome != podidentity.Unknown {
+			if id, _, outcome := l.at(t, true, address{}); outcome != podidentity.Unknown {
 				return id, outcome
 			}
 		}
@@ -39,7 +39,7 @@ func (c *Cache) resolve(q *podidentity.Query, t int64) (*podidentity.Identity, p
 	}
 	if q.Sandbox != "" {
 		if l := c.sandboxes.load(q.Sandbox); l != nil {
-			if id, kinds, outcome := l.at(t, true); outcome != podidentity.Unknown {
+			if id, kinds, outcome := l.at(t, true, address{}); outcome != podidentity.Unknown {
 				return checked(id, kinds&asked, outcome)
 			}
 		}
@@ -48,7 +48,7 @@ func (c *Cache) resolve(q *podidentity.Query, t int64) (*podidentity.Identity, p
 	if q.HNSEndpoint != "" {
 		if g, ok := parseGUID(q.HNSEndpoint); ok {
 			if l := c.hns.load(g); l != nil {
-				if id, kinds, outcome := l.at(t, true); outcome != podidentity.Unknown {
+				if id, kinds, outcome := l.at(t, true, address{}); outcome != podidentity.Unknown {
 					return checked(id, kinds&asked, outcome)
 				}
 			}
@@ -57,7 +57,7 @@ func (c *Cache) resolve(q *podidentity.Query, t int64) (*podidentity.Identity, p
 	}
 	if q.NetNS != 0 {
 		if l := c.netns.load(q.NetNS); l != nil {
-			if id, kinds, outcome := l.at(t, false); outcome != podidentity.Unknown {
+			if id, kinds, outcome := l.at(t, false, address{}); outcome != podidentity.Unknown {
 				return checked(id, kinds&asked, outcome)
 			}
 		}
@@ -65,8 +65,12 @@ func (c *Cache) resolve(q *podidentity.Query, t int64) (*podidentity.Identity, p
 	}
 	if q.Address.IsValid() {
 		// Addresses that can't tell pods apart are no keys: they are never found.
-		if l := c.addrs.find(addressOf(q.Address)); l != nil {
-			id, kinds, outcome := l.at(t, false)
+		a := addressOf(q.Address)
+		if l := c.addrs.load(c.addrs.key(a)); l != nil {
+			if a.is4() {
+				a = address{}
+			}
+			id, kinds, outcome := l.at(t, false, a)
 			return checked(id, kinds&asked, outcome)
 		}
 	}
@@ -88,8 +92,10 @@ func checked(id *podidentity.Identity, contradicted keyKinds, outcome podidentit
 // learn of a pod after the pod's first packets.
 //
 // A pod whose name no source knows yet has nothing to say, and its lease is no
-// claim against another pod: it may turn out to be the same.
-func (l *lease) at(t int64, unique bool) (*podidentity.Identity, keyKinds, podidentity.Outcome) {
+// claim against another pod: it may turn out to be the same. of is the address
+// that was asked for where the key is a fingerprint, else zero: leases of another
+// address with the same fingerprint are passed over.
+func (l *lease) at(t int64, unique bool, of address) (*podidentity.Identity, keyKinds, podidentity.Outcome) {
 	var (
 		found *view
 		kinds keyKinds
@@ -106,7 +112,7 @@ func (l *lease) at(t int64, unique bool) (*podidentity.Identity, keyKinds, podid
 		}
 		v := l.holder.view.Load()
 		switch {
-		case v.identity.Name == "":
+		case v.identity.Name == "", of != address{} && !l.holder.holds(of):
 			continue
 		case found == nil:
 			found, kinds = v, v.kinds
