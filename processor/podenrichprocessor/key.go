@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
+	"github.com/otelcol-retina/otelcol-retina/processor/podenrichprocessor/internal/address"
 )
 
 // Attributes that keys are read from and names are written to.
@@ -85,7 +86,7 @@ func setKey(q *podidentity.Query, k key, v pcommon.Value) bool {
 	case keyHNSEndpoint:
 		q.HNSEndpoint = v.Str()
 	default:
-		addr, ok := parseAddr(v.Str())
+		addr, ok := address.Parse(v.Str())
 		q.Address = addr
 		return ok
 	}
@@ -118,7 +119,7 @@ func senderOf(ctx context.Context) sender {
 	case *net.IPAddr:
 		addr, _ = netip.AddrFromSlice(a.IP)
 	default: // a receiver's own type, or a socket file
-		addr, _ = parseAddr(a.String())
+		addr, _ = address.Parse(a.String())
 	}
 	addr, _ = podidentity.NormalizeAddr(addr)
 	return sender{addr: addr, known: true}

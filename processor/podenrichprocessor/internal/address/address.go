@@ -1,7 +1,8 @@
 // Copyright The otelcol-retina Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package podenrichprocessor
+// Package address reads the addresses that telemetry carries.
+package address
 
 import (
 	"net/netip"
@@ -11,11 +12,12 @@ import (
 	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
 )
 
-// parseAddr reads an address as it is found in telemetry: bare, IPv4-mapped,
-// with a zone, with a port (10.0.0.5:80, [fd00::5]:80) or in brackets alone.
-// It reports false for what is none of these (source.address may hold a host
-// name) and for an address that can't tell pods apart, such as a loopback one.
-func parseAddr(s string) (netip.Addr, bool) {
+// Parse reads an address in any of the forms found in telemetry: bare,
+// IPv4-mapped, with a zone, with a port (10.0.0.5:80, [fd00::5]:80) or in
+// brackets alone. It reports false for what is none of these (source.address
+// may hold a host name) and for an address that can't tell pods apart, such as
+// a loopback one.
+func Parse(s string) (netip.Addr, bool) {
 	host := withoutPort(s)
 	if v6, _, zoned := strings.Cut(host, "%"); zoned && strings.Contains(v6, ":") {
 		// Cut off here, because ParseAddr would intern the zone for nothing.

@@ -1,7 +1,7 @@
 // Copyright The otelcol-retina Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package podenrichprocessor
+package address
 
 import (
 	"net/netip"
@@ -12,7 +12,7 @@ import (
 	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
 )
 
-func TestParseAddr(t *testing.T) {
+func TestParse(t *testing.T) {
 	for _, tc := range []struct{ name, in, want string }{
 		{"IPv4", "10.9.0.5", "10.9.0.5"},
 		{"IPv6", "fd00::5", "fd00::5"},
@@ -55,7 +55,7 @@ func TestParseAddr(t *testing.T) {
 		{"multicast", "224.0.0.1", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			addr, ok := parseAddr(tc.in)
+			addr, ok := Parse(tc.in)
 			assert.Equal(t, tc.want != "", ok)
 			if ok {
 				assert.Equal(t, tc.want, addr.String())
@@ -66,7 +66,7 @@ func TestParseAddr(t *testing.T) {
 	}
 }
 
-func FuzzParseAddr(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"10.9.0.5", "fd00::5", "::ffff:10.9.0.5", "fd00::5%eth0", "10.9.0.5:80", "[fd00::5]:80",
 		"[fd00::5%eth0]:80", "[::ffff:10.9.0.5]:80", "[fd00::5]", "web:80", "[", "]", ":", "%", "[]", "[%]:1", "",
@@ -74,7 +74,7 @@ func FuzzParseAddr(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		addr, ok := parseAddr(s)
+		addr, ok := Parse(s)
 		if !ok {
 			if addr.IsValid() {
 				t.Fatalf("%q: refused, and yet %v", s, addr)
@@ -93,7 +93,7 @@ func FuzzParseAddr(f *testing.F) {
 			forms = append(forms, addr.String()+"%eth0", "["+addr.String()+"]", "["+addr.String()+"%1]:80")
 		}
 		for _, form := range forms {
-			if again, ok := parseAddr(form); !ok || again != addr {
+			if again, ok := Parse(form); !ok || again != addr {
 				t.Fatalf("%q is %v, but %q is %v", s, addr, form, again)
 			}
 		}
