@@ -111,7 +111,26 @@ func (i *identity) warnings() []string {
 // await waits until cond holds; there is no event of the extension's to wait for.
 func await(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	require.Eventually(t, cond, patience, 5*time.Millisecond, what)
+	awaitNone(t, func() string {
+		if cond() {
+			return ""
+		}
+		return "not seen: " + what
+	})
+}
+
+// awaitNone waits until there is no difference any more.
+func awaitNone(t testing.TB, difference func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		d := difference()
+		if d == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			require.FailNow(t, d)
+		}
+	}
 }
 
 // truth is who holds each address by the API server's own word, and every UID
