@@ -9,9 +9,6 @@ SOCKET=$B/run/containerd.sock
 CGROUP=/cribed${B//\//-} # every process of the bed's pods is below it
 CRIBED=$BIN/cribed
 
-# in_node runs a command in the node's namespaces.
-in_node() { nsenter --net="$B/ns/net" --mount="$B/ns/mnt" "$@"; }
-
 # containerd_pid prints the pid of the bed's containerd, if it runs.
 containerd_pid() {
   local p

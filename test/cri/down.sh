@@ -29,6 +29,12 @@ for root in $(cgroups); do
   done
 done
 
+# What else was started in the node: programs under test of a run that crashed.
+if mountpoint -q "$B/ns/net" 2>/dev/null; then
+  node=$(stat -c %i "$B/ns/net")
+  find /proc/[0-9]*/ns/net -lname "net:\[$node\]" 2>/dev/null | cut -d/ -f3 | xargs -r kill -9 2>/dev/null
+fi
+
 # The mounts of the pods live in the node's mount namespace and go with it.
 for pin in net mnt; do umount "$B/ns/$pin" 2>/dev/null; done
 umount "$B/ns" 2>/dev/null

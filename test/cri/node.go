@@ -36,6 +36,9 @@ func Up(ctx context.Context, scripts, dir, version string) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{Dir: dir, Scripts: scripts, Version: version}
+	if err := n.Down(ctx); err != nil {
+		return nil, err
+	}
 	return n, n.script(ctx, "up.sh", version)
 }
 
