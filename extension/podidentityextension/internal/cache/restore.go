@@ -85,6 +85,7 @@ func (c *Cache) settle(old, n *record, id *podidentity.Identity) *record {
 	if old != nil && old.unconfirmed() {
 		if old.sameKeys(n, id) {
 			old.sure, old.stated = live, n.stated
+			c.changes++
 		} else {
 			c.lose(old, old.sure)
 		}
