@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/confighttp"
+	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/confmap"
 )
 
@@ -29,6 +31,17 @@ type Config struct {
 	GracePeriod time.Duration `mapstructure:"grace_period"`
 	// StartupTimeout bounds the wait for the first answer of every source.
 	StartupTimeout time.Duration `mapstructure:"startup_timeout"`
+	// Storage is the ID of the storage extension that keeps identities over a
+	// restart of the collector; none by default.
+	Storage component.ID `mapstructure:"storage"`
+	// Page is where people can see who holds which address; nowhere by default.
+	Page configoptional.Optional[PageConfig] `mapstructure:"page"`
+}
+
+// PageConfig is where the page is served.
+type PageConfig struct {
+	// Squashed, not the type itself: by itself it ignores keys that it does not know.
+	ServerConfig confighttp.ServerConfig `mapstructure:",squash"`
 }
 
 // Unmarshal reads the configuration; each source gets its own type's defaults.
@@ -75,6 +88,9 @@ func (cfg *Config) Validate() error {
 	}
 	if cfg.StartupTimeout < 0 {
 		errs = append(errs, fmt.Errorf("startup_timeout: %s: must be 0s (do not wait) or more", cfg.StartupTimeout))
+	}
+	if cfg.Page.HasValue() && cfg.Page.Get().ServerConfig.NetAddr.Endpoint == "" {
+		errs = append(errs, fmt.Errorf("page: endpoint: must be an address to listen on, such as %s", defaultPageEndpoint))
 	}
 	allowed := []string{push}
 	for id := range cfg.Sources {

@@ -46,11 +46,36 @@ startup_timeout: 0s
 		},
 		Precedence:  []string{"cri/other", "push"},
 		GracePeriod: 5 * time.Second,
+		Page:        createDefaultConfig().(*Config).Page,
 	}, cfg)
+	require.False(t, cfg.Page.HasValue())
 
 	cfg, err = load(t, "{}")
 	require.NoError(t, err)
 	require.Equal(t, createDefaultConfig(), cfg)
+}
+
+func TestConfigOfStorageAndPage(t *testing.T) {
+	for yaml, endpoint := range map[string]string{
+		"page:":                             "localhost:8899",
+		"page: {}":                          "localhost:8899",
+		"page: {endpoint: '0.0.0.0:80'}":    "0.0.0.0:80",
+		"page: {read_timeout: 1s}":          "localhost:8899",
+		"{storage: file_storage/x, page: }": "localhost:8899",
+		"page: {enabled: false}":            "",
+		"storage: file_storage/x":           "",
+	} {
+		cfg, err := load(t, yaml)
+		require.NoError(t, err, yaml)
+		if endpoint == "" {
+			require.False(t, cfg.Page.HasValue(), yaml)
+		} else {
+			require.Equal(t, endpoint, cfg.Page.Get().ServerConfig.NetAddr.Endpoint, yaml)
+		}
+	}
+	cfg, err := load(t, "storage: file_storage/x")
+	require.NoError(t, err)
+	require.Equal(t, component.MustNewIDWithName("file_storage", "x"), cfg.Storage)
 }
 
 func TestBadConfig(t *testing.T) {
@@ -58,24 +83,29 @@ func TestBadConfig(t *testing.T) {
 		yaml string
 		says []string
 	}{
-		"unknown type":        {"sources: {crio: {}}", []string{`sources: "crio": unknown type "crio"`, "allowed are: cri, "}},
-		"push needs no entry": {"sources: {push: {}}", []string{`sources: "push": unknown type "push"`}},
-		"no type":             {`sources: {"/x": {}}`, []string{`sources: "/x"`, "want a type (cri, "}},
-		"sources is a list":   {"sources: [cri]", []string{"sources: want a map", "[cri]"}},
-		"a source is a word":  {"sources: {cri: on}", []string{`sources: "cri": want a map of its settings, have on`}},
-		"unknown key":         {"sorces: {}", []string{"sorces"}},
-		"unknown source key":  {"sources: {cri: {socket: x}}", []string{`sources: "cri"`, "socket"}},
-		"endpoint":            {"sources: {cri: {endpoint: containerd}}", []string{"sources::cri: endpoint", `"containerd" is no URL; want unix:///path/of/the.sock`}},
-		"negative interval":   {"sources: {cri/x: {poll_interval: -1s}}", []string{"sources::cri/x: poll_interval: -1s: must be more than 0s"}},
-		"negative grace":      {"grace_period: -1s", []string{"grace_period: -1s: must be 0s or more"}},
-		"negative startup":    {"startup_timeout: -2s", []string{"startup_timeout: -2s: must be 0s (do not wait) or more"}},
-		"no duration":         {"grace_period: soon", []string{"grace_period", "invalid duration"}},
+		"unknown type":          {"sources: {crio: {}}", []string{`sources: "crio": unknown type "crio"`, "allowed are: cri, "}},
+		"push needs no entry":   {"sources: {push: {}}", []string{`sources: "push": unknown type "push"`}},
+		"no type":               {`sources: {"/x": {}}`, []string{`sources: "/x"`, "want a type (cri, "}},
+		"sources is a list":     {"sources: [cri]", []string{"sources: want a map", "[cri]"}},
+		"a source is a word":    {"sources: {cri: on}", []string{`sources: "cri": want a map of its settings, have on`}},
+		"unknown key":           {"sorces: {}", []string{"sorces"}},
+		"unknown source key":    {"sources: {cri: {socket: x}}", []string{`sources: "cri"`, "socket"}},
+		"endpoint":              {"sources: {cri: {endpoint: containerd}}", []string{"sources::cri: endpoint", `"containerd" is no URL; want unix:///path/of/the.sock`}},
+		"negative interval":     {"sources: {cri/x: {poll_interval: -1s}}", []string{"sources::cri/x: poll_interval: -1s: must be more than 0s"}},
+		"negative grace":        {"grace_period: -1s", []string{"grace_period: -1s: must be 0s or more"}},
+		"negative startup":      {"startup_timeout: -2s", []string{"startup_timeout: -2s: must be 0s (do not wait) or more"}},
+		"no duration":           {"grace_period: soon", []string{"grace_period", "invalid duration"}},
+		"page without endpoint": {"page: {endpoint: ''}", []string{"page: endpoint: must be an address to listen on, such as localhost:8899"}},
+		"unknown page key":      {"page: {adress: x}", []string{"page", "adress"}},
+		"page is a word":        {"page: on", []string{"page"}},
+		"storage is no id":      {"storage: /x", []string{"storage"}},
 		"precedence names nobody": {"{sources: {cri: {}}, precedence: [cri, k8s]}",
 			[]string{`precedence: "k8s": names no source; allowed are: push, cri`}},
 		"precedence names one twice": {"{sources: {cri: {}}, precedence: [cri, push, cri]}", []string{`precedence: "cri": named twice`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := load(t, tt.yaml)
+			require.Error(t, err)
 			for _, s := range tt.says {
 				require.ErrorContains(t, err, s)
 			}

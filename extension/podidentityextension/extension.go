@@ -34,17 +34,21 @@ const (
 var (
 	_ extension.Extension                   = (*identityExtension)(nil)
 	_ extensioncapabilities.PipelineWatcher = (*identityExtension)(nil)
+	_ extensioncapabilities.Dependent       = (*identityExtension)(nil)
 	_ podidentity.Resolver                  = (*identityExtension)(nil)
 	_ podidentity.Publisher                 = (*identityExtension)(nil)
 )
 
 type identityExtension struct {
 	cfg    *Config
+	id     component.ID
+	set    component.TelemetrySettings
 	logger *zap.Logger
 	cache  *cache.Cache
 	tel    *metadata.TelemetryBuilder
 
-	sources  []*feed // by precedence, without push
+	names    []string // of all sources, by precedence
+	sources  []*feed  // by precedence, without push
 	pushRank int
 	pushed   atomic.Int64 // when Publish or End was last called, in nanoseconds since 1970; 0 is never
 
@@ -55,6 +59,10 @@ type identityExtension struct {
 
 	statusMu sync.Mutex // keeps status reports in the order of the changes
 	host     component.Host
+
+	keeper       *keeper // nil without storage
+	keepInterval time.Duration
+	page         *pageServer
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -68,10 +76,14 @@ func newExtension(cfg *Config, set component.TelemetrySettings) (*identityExtens
 	order := cfg.order()
 	e := &identityExtension{
 		cfg:    cfg,
+		set:    set,
 		logger: set.Logger,
 		cache:  cache.New(len(order), cfg.GracePeriod, cache.SystemClock()),
 		tel:    tel,
-		ready:  make(chan struct{}),
+		names:  order,
+
+		keepInterval: keepInterval,
+		ready:        make(chan struct{}),
 	}
 	for rank, name := range order {
 		if name == push {
@@ -95,8 +107,24 @@ func newExtension(cfg *Config, set component.TelemetrySettings) (*identityExtens
 	return e, nil
 }
 
+// Dependencies has the Collector start the storage first.
+func (e *identityExtension) Dependencies() []component.ID {
+	if e.cfg.Storage == (component.ID{}) {
+		return nil
+	}
+	return []component.ID{e.cfg.Storage}
+}
+
 // Start starts the sources and returns without waiting for them.
 func (e *identityExtension) Start(ctx context.Context, host component.Host) error {
+	err := e.start(ctx, host)
+	if err != nil {
+		err = errors.Join(err, e.Shutdown(ctx))
+	}
+	return err
+}
+
+func (e *identityExtension) start(ctx context.Context, host component.Host) error {
 	e.statusMu.Lock()
 	e.host = host
 	e.statusMu.Unlock()
@@ -106,6 +134,12 @@ func (e *identityExtension) Start(ctx context.Context, host component.Host) erro
 	if len(e.sources) == 0 {
 		e.logger.Warn("No sources are configured: only what another extension publishes will be known")
 	}
+	if err := e.restore(ctx, host); err != nil {
+		return err
+	}
+	if err := e.servePage(ctx, host); err != nil {
+		return err
+	}
 	run, cancel := context.WithCancel(context.Background())
 	e.cancel, e.done = cancel, make(chan struct{})
 	go e.run(run)
@@ -113,8 +147,10 @@ func (e *identityExtension) Start(ctx context.Context, host component.Host) erro
 }
 
 // Ready starts the sources that keep only what somebody asked for: every
-// component has started by now and said what it wants.
+// component has started by now and said what it wants. So has every publisher,
+// and said which pods it has.
 func (e *identityExtension) Ready() error {
+	e.cache.Confirm(e.pushRank)
 	return e.startSources(context.Background(), func(f *feed) bool { return f.trims })
 }
 
@@ -147,6 +183,12 @@ func (e *identityExtension) Shutdown(ctx context.Context) error {
 	if e.cancel != nil {
 		e.cancel()
 		<-e.done
+	}
+	if e.page != nil {
+		errs = append(errs, e.page.close())
+	}
+	if e.keeper != nil {
+		errs = append(errs, e.keeper.close(ctx))
 	}
 	e.tel.Shutdown()
 	return errors.Join(errs...)

@@ -62,6 +62,7 @@ func (f *feed) Synced() {
 		f.ext.reportStatus()
 	}
 	if first {
+		f.ext.cache.Confirm(f.rank)
 		f.ext.checkReady()
 	}
 }

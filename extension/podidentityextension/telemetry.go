@@ -58,6 +58,15 @@ func (e *identityExtension) observe() error {
 			}
 			return nil
 		}),
+		e.tel.RegisterExtensionPodidentityUnconfirmedCallback(func(_ context.Context, o metric.Int64Observer) error {
+			if e.keeper == nil {
+				return nil
+			}
+			for rank, name := range e.names {
+				o.Observe(int64(e.cache.Unconfirmed(rank)), withSource(name))
+			}
+			return nil
+		}),
 	)
 }
 

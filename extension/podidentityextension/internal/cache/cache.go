@@ -40,7 +40,9 @@ type Cache struct {
 	expiries   expiries
 	intern     interner
 	pods       int
-	offset     int64 // wall clock less monotonic clock, when last looked at
+	changes    uint64         // of what a snapshot holds
+	unsynced   map[uint8]bool // sources with restored records that have not said yet what holds
+	offset     int64          // wall clock less monotonic clock, when last looked at
 }
 
 // A Clock returns the wall clock's time in nanoseconds since 1970, and that of a

@@ -134,6 +134,9 @@ func (c *Cache) setBack(now int64) {
 				continue
 			}
 			r.begin = min(r.begin, now)
+			if r.sure != live {
+				r.sure = min(r.sure, now)
+			}
 			if uid := r.uid(); uid != "" {
 				c.uids.setBack(uid, now)
 			}

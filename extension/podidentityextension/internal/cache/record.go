@@ -71,6 +71,7 @@ type record struct {
 	dead     bool  // listed by its source, but its sandbox is known to have ended; holds no lease
 	begin    int64
 	end      int64
+	sure     int64 // live, or for a restored record that no source has confirmed, when it was last known to hold
 	owner    string
 	sandbox  string
 	netns    uint64
@@ -83,7 +84,7 @@ type record struct {
 // newRecord takes over what can be resolved of r: usable addresses, once each,
 // and neither addresses nor namespace for a pod on the host's network.
 func newRecord(r *podidentity.Record, source uint8) *record {
-	n := &record{source: source, owner: r.Owner, sandbox: r.Sandbox, end: live, stated: !r.Begin.IsZero()}
+	n := &record{source: source, owner: r.Owner, sandbox: r.Sandbox, end: live, sure: live, stated: !r.Begin.IsZero()}
 	if !r.HostNetwork {
 		n.netns = r.NetNS
 		for _, a := range r.Addresses {
@@ -104,7 +105,7 @@ func newRecord(r *podidentity.Record, source uint8) *record {
 // copy returns a live record that says the same.
 func (r *record) copy() *record {
 	return &record{
-		source: r.source, stated: r.stated, begin: r.begin, end: live,
+		source: r.source, stated: r.stated, begin: r.begin, end: live, sure: r.sure,
 		owner: r.owner, sandbox: r.sandbox, netns: r.netns, own: r.own,
 		addrs: r.addrs, hns: r.hns, released: r.released,
 	}

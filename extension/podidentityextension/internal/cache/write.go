@@ -29,6 +29,9 @@ func (c *Cache) put(source uint8, r *podidentity.Record, seen, now int64) {
 		}
 		return
 	}
+	if len(c.unsynced) > 0 {
+		old = c.settle(old, n, &r.Identity)
+	}
 	if old == nil || old.dead {
 		c.begin(n, &r.Identity)
 		return
@@ -55,6 +58,7 @@ func (c *Cache) put(source uint8, r *podidentity.Record, seen, now int64) {
 // begin gives n its keys, strongest first, so that a reader who misses a strong
 // key of a new pod misses the weaker ones too.
 func (c *Cache) begin(n *record, id *podidentity.Identity) {
+	c.changes++
 	n.own = c.intern.view(id, n.kinds(id.UID))
 	c.owners[n.source].set(n.owner, n)
 	c.join(n)
@@ -86,6 +90,8 @@ func (c *Cache) lose(r *record, at int64) {
 // end ends r: its leases stay for the grace period, its pod goes on with the
 // other sources' records.
 func (c *Cache) end(r *record, at int64) {
+	c.changes++
+	at = min(at, r.sure)
 	r.end = max(at, r.begin)
 	if uid := r.uid(); uid != "" {
 		c.uids.end(uid, r, at)
@@ -155,6 +161,7 @@ func (c *Cache) refound(p *pod, at int64) {
 // rekey replaces a live record by its successor in the same pod. Keys that both
 // have keep their begin, new ones begin now, lost ones end now.
 func (c *Cache) rekey(old, n *record, now int64) {
+	c.changes++
 	n.begin, n.stated, old.end = old.begin, old.stated, now
 	p := old.pod
 	p.remove(old)
@@ -216,6 +223,7 @@ func (c *Cache) relabel(r *record, id *podidentity.Identity) {
 	if maps.Equal(r.own.identity.Labels, id.Labels) && maps.Equal(r.own.identity.Annotations, id.Annotations) {
 		return
 	}
+	c.changes++
 	old := r.own
 	r.own = c.intern.view(id, old.kinds)
 	c.intern.release(old)

@@ -33,6 +33,7 @@ type TelemetryBuilder struct {
 	ExtensionPodidentitySourceFailures       metric.Int64ObservableCounter
 	ExtensionPodidentitySourceLastSuccessAge metric.Float64ObservableGauge
 	ExtensionPodidentitySourceUp             metric.Int64ObservableGauge
+	ExtensionPodidentityUnconfirmed          metric.Int64ObservableGauge
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -121,6 +122,21 @@ func (builder *TelemetryBuilder) RegisterExtensionPodidentitySourceUpCallback(cb
 	return nil
 }
 
+// RegisterExtensionPodidentityUnconfirmedCallback sets callback for observable ExtensionPodidentityUnconfirmed metric.
+func (builder *TelemetryBuilder) RegisterExtensionPodidentityUnconfirmedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ExtensionPodidentityUnconfirmed, obs: o})
+		return nil
+	}, builder.ExtensionPodidentityUnconfirmed)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
 type observerInt64 struct {
 	embedded.Int64Observer
 	inst metric.Int64Observable
@@ -187,6 +203,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_extension_podidentity_source_up",
 		metric.WithDescription("1 if the source's last attempt to get an answer succeeded, else 0 [Alpha]"),
 		metric.WithUnit("1"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExtensionPodidentityUnconfirmed, err = builder.meter.Int64ObservableGauge(
+		"otelcol_extension_podidentity_unconfirmed",
+		metric.WithDescription("Records from before the restart that the source has not confirmed yet [Development]"),
+		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)
 	return &builder, errs
