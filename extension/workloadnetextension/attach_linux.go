@@ -74,8 +74,9 @@ func namespaceError(path string, err error) error {
 func (s *service) attach(ctx context.Context, ns *veth.NetNS, a *journal.Attachment) (err error) {
 	var undo []func()
 	var link *veth.Creation
+	done := false // not err: a panic is undone as well
 	defer func() {
-		for i := len(undo) - 1; err != nil && i >= 0; i-- {
+		for i := len(undo) - 1; !done && i >= 0; i-- {
 			undo[i]()
 		}
 		if link != nil {
@@ -111,6 +112,7 @@ func (s *service) attach(ctx context.Context, ns *veth.NetNS, a *journal.Attachm
 		return err
 	}
 	s.table.put(a)
+	done = true
 	return nil
 }
 

@@ -53,10 +53,13 @@ type node struct {
 	tb  testing.TB
 	dir string
 	cfg *Config
+	// settings, if set, are the collector's telemetry, and without is an
+	// extension that its configuration leaves out.
+	settings component.TelemetrySettings
+	without  component.ID
 
 	// Of the collector that runs now.
 	host     *host
-	storage  component.Component
 	identity podidentity.Resolver
 	ext      *workloadnetExtension
 	logs     *observer.ObservedLogs
@@ -96,16 +99,22 @@ func (n *node) tryStart() error {
 	n.tb.Helper()
 	require.NoError(n.tb, n.cfg.Validate())
 	n.host = &host{extensions: map[component.ID]component.Component{}, events: make(chan *componentstatus.Event, 100)}
-	factory := filestorage.NewFactory()
-	storageConfig := factory.CreateDefaultConfig().(*filestorage.Config)
-	storageConfig.Directory = n.dir
-	n.storage = n.add(factory, storageID, storageConfig)
+	n.addStorage()
 	identityFactory := podidentityextension.NewFactory()
 	n.identity = n.add(identityFactory, identityID, identityFactory.CreateDefaultConfig()).(podidentity.Resolver)
+
+	if n.without != (component.ID{}) {
+		assert.NoError(n.tb, n.host.extensions[n.without].Shutdown(context.Background()))
+		delete(n.host.extensions, n.without)
+	}
 
 	core, logs := observer.New(zap.InfoLevel)
 	n.logs = logs
 	set := extensiontest.NewNopSettings(metadata.Type)
+	if n.settings.MeterProvider != nil {
+		set.TelemetrySettings = n.settings
+	}
+	set.ID = component.NewID(metadata.Type) // by which the storage knows it again
 	set.Logger = zap.New(core)
 	ext, err := NewFactory().Create(context.Background(), set, n.cfg)
 	require.NoError(n.tb, err)
@@ -117,6 +126,13 @@ func (n *node) tryStart() error {
 	require.NoError(n.tb, err)
 	n.client = pb.NewWorkloadNetworkingClient(n.conn)
 	return nil
+}
+
+func (n *node) addStorage() component.Component {
+	factory := filestorage.NewFactory()
+	cfg := factory.CreateDefaultConfig().(*filestorage.Config)
+	cfg.Directory = n.dir
+	return n.add(factory, storageID, cfg)
 }
 
 // add starts one of the extensions that workloadnet needs.
