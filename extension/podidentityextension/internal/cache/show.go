@@ -124,7 +124,12 @@ func (c *Cache) eachLease(q podidentity.Query, f func(*lease)) {
 		each(c.netns.load(q.NetNS))
 	}
 	if addr, ok := podidentity.NormalizeAddr(q.Address); ok {
-		each(c.addrs.find(addressOf(addr)))
+		a := addressOf(addr)
+		for l := c.addrs.load(c.addrs.key(a)); l != nil; l = l.next {
+			if l.holder.holds(a) { // else it has the same fingerprint
+				f(l)
+			}
+		}
 	}
 }
 
