@@ -40,8 +40,18 @@ type Config struct {
 
 // PageConfig is where the page is served.
 type PageConfig struct {
-	// Squashed, not the type itself: by itself it ignores keys that it does not know.
 	ServerConfig confighttp.ServerConfig `mapstructure:",squash"`
+}
+
+// Unmarshal reads the configuration and refuses unknown keys, which ServerConfig
+// ignores, since they can be those of what it is squashed into.
+func (cfg *PageConfig) Unmarshal(conf *confmap.Conf) error {
+	type strict confighttp.ServerConfig // without its method
+	check := strict(cfg.ServerConfig)
+	if err := conf.Unmarshal(&check); err != nil {
+		return err
+	}
+	return cfg.ServerConfig.Unmarshal(conf)
 }
 
 // Unmarshal reads the configuration; each source gets its own type's defaults.

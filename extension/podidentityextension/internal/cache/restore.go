@@ -111,8 +111,8 @@ func (c *Cache) settle(old, n *record, id *podidentity.Identity) *record {
 	return c.owners[n.source].get(n.owner)
 }
 
-// surely says whether n is known to be this pod: by an id, else by its name, and
-// nothing says otherwise.
+// surely says whether n is known to be this pod: by an id, or by its name where
+// neither has a UID, and nothing says otherwise.
 func (p *pod) surely(n *record, id *podidentity.Identity) bool {
 	for _, m := range p.members {
 		own := &m.own.identity
@@ -120,11 +120,13 @@ func (p *pod) surely(n *record, id *podidentity.Identity) bool {
 			return false
 		}
 	}
-	if uid := p.uid(); uid != "" && id.UID != "" {
+	uid := p.uid()
+	if uid != "" && id.UID != "" {
 		return uid == id.UID
 	}
 	if n.sandbox != "" && p.hasSandbox() {
 		return slices.ContainsFunc(p.members, func(m *record) bool { return m.sandbox == n.sandbox })
 	}
-	return p.named(id)
+	// By name alone it could be the next pod of that name, with another UID.
+	return uid == "" && id.UID == "" && p.named(id)
 }

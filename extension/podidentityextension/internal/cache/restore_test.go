@@ -118,6 +118,7 @@ func TestFreshWinsOverUnconfirmed(t *testing.T) {
 		"another uid, same name":   {lone("web-0", "u1", "s1", "10.0.0.1"), "web-0"},
 		"another name only":        {lone("web-1", "", "", "10.0.0.1"), "web-1"},
 		"another name, same ids":   {lone("web-1", "u0", "s0", "10.0.0.1"), "web-1"},
+		"same name, no uid":        {lone("web-0", "", "", "10.0.0.1"), "web-0"},
 		"another sandbox, no uid":  {lone("web-1", "", "s1", "10.0.0.1"), "web-1"},
 		"no name, another sandbox": {lone("", "", "s1", "10.0.0.1"), ""},
 	} {
@@ -148,7 +149,7 @@ func TestFreshWinsOverUnconfirmed(t *testing.T) {
 
 func TestFreshOfTheSamePodJoinsUnconfirmed(t *testing.T) {
 	n := before(t).restart(20)
-	n.Put(file, lone("web-0", "", "", "10.0.0.1"), false)
+	n.Put(file, lone("web-0", "u0", "", "10.0.0.1"), false)
 	require.Equal(t, 1, n.Unconfirmed(cri))
 	n.found(byAddr("fd00::1"), "web-0")
 	require.Equal(t, 1, n.Pods())

@@ -126,7 +126,7 @@ func (c *Cache) eachLease(q podidentity.Query, f func(*lease)) {
 	if addr, ok := podidentity.NormalizeAddr(q.Address); ok {
 		a := addressOf(addr)
 		for l := c.addrs.load(c.addrs.key(a)); l != nil; l = l.next {
-			if l.holder.holds(a) {
+			if l.holder.holds(a) { // else it has the same fingerprint
 				f(l)
 			}
 		}

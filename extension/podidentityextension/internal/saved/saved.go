@@ -30,7 +30,7 @@ var (
 
 const (
 	version = 1
-	// maxSize bounds what is stored, compressed; some 300,000 pods.
+	// maxSize bounds what is stored, compressed; some 190,000 pods.
 	maxSize = 16 << 20
 	// maxLines bounds what is read, so that a damaged one can't fill the memory.
 	maxLines = 1 << 30

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -128,11 +129,19 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Writing all that is known, in bytes of records a second.
+// Writing all that is known of 10,000 pods.
 func BenchmarkEncode(b *testing.B) {
+	rng := rand.New(rand.NewPCG(1, 2))
 	var all []Record
 	for i := range 10_000 {
-		all = append(all, web(i))
+		r := web(i)
+		id := fmt.Sprintf("%016x%016x%016x%016x", rng.Uint64(), rng.Uint64(), rng.Uint64(), rng.Uint64())
+		r.Record.Owner, r.Record.Sandbox, r.Record.NetNS = id, id, r.Record.NetNS+uint64(i)
+		r.Record.HNSEndpoints = nil
+		r.Record.Identity.Name = fmt.Sprintf("web-%010x-%05x", rng.Uint64()>>24, rng.Uint64()>>44)
+		r.Record.Identity.UID = fmt.Sprintf("%08x-0000-4000-8000-%012x", rng.Uint32(), rng.Uint64()>>16)
+		r.Record.Addresses = []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), netip.MustParseAddr(fmt.Sprintf("fd00::%x", i))}
+		all = append(all, r)
 	}
 	b.ReportAllocs()
 	var size int
