@@ -33,7 +33,9 @@ func TestVFPCtrlThatDoesNotWork(t *testing.T) {
 				for _, n := range f.runs {
 					runs += n
 				}
-				assert.LessOrEqual(t, runs, 2*(vfpGiveUp+vfpInFlight), "it isn't tried for all")
+				// Each port is asked in both forms. When the last straw is counted, each
+				// worker can have one answer waiting and one more port asked.
+				assert.LessOrEqual(t, runs, 2*(vfpGiveUp+2*vfpInFlight), "it isn't tried for all 40")
 
 				for range 5 {
 					time.Sleep(interval)
