@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
 	"go.uber.org/zap"
 
 	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
@@ -123,3 +124,32 @@ func BenchmarkAzureVNet250(b *testing.B) {
 }
 
 func (s *nullSink) Wanted() (labels, annotations []string) { return nil, nil }
+
+// notifySink says when an answer has come.
+type notifySink struct {
+	nullSink
+	answered chan struct{}
+}
+
+func (s *notifySink) Replace([]podidentity.Record, time.Time) { s.answered <- struct{}{} }
+
+// BenchmarkRenameToReport is the time from a file's replacement to the report of
+// its pods.
+func BenchmarkRenameToReport(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "pods.json")
+	require.NoError(b, os.WriteFile(path, list("a=10.0.0.1"), 0o600))
+	src, err := New(&Config{Path: path, Format: formatList, PollInterval: never}, componenttest.NewNopTelemetrySettings())
+	require.NoError(b, err)
+	s := &notifySink{answered: make(chan struct{})}
+	require.NoError(b, src.Start(b.Context(), s))
+	<-s.answered
+	for i := 0; b.Loop(); i++ {
+		b.StopTimer()
+		staged := path + ".tmp"
+		require.NoError(b, os.WriteFile(staged, list(fmt.Sprintf("p%d=10.0.0.1", i)), 0o600))
+		b.StartTimer()
+		require.NoError(b, os.Rename(staged, path))
+		<-s.answered
+	}
+	require.NoError(b, src.Shutdown(b.Context()))
+}

@@ -8,7 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -50,6 +53,54 @@ func detectFile(b []byte) (string, error) {
 		keys = append(keys, k.key)
 	}
 	return "", fmt.Errorf("%w: its JSON object has none of the keys %s; set format", errUndetected, strings.Join(keys, ", "))
+}
+
+// detectDir tells the format of a directory by its layout.
+func detectDir(root string) (string, error) {
+	if filepath.Base(root) == nerdctlHosts {
+		return formatNerdctl, nil
+	}
+	entries, _, err := readDir(root)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		name, path := e.Name(), filepath.Join(root, e.Name())
+		if !e.IsDir() {
+			if _, ok := hostLocalAddr(name); ok {
+				return formatHostLocal, nil
+			}
+			if isCNIResultName(name) && isCNIResult(path) {
+				return formatCNIResults, nil
+			}
+			continue
+		}
+		below, _, err := readDir(path)
+		if err != nil {
+			continue
+		}
+		_, notID := strconv.ParseUint(name, 10, 64)
+		for _, b := range below {
+			switch _, isAddr := hostLocalAddr(b.Name()); {
+			case notID == nil && slices.Contains(ciliumStates, b.Name()):
+				return formatCilium, nil
+			case b.IsDir() && (name == nerdctlHosts || b.Name() == nerdctlHosts):
+				return formatNerdctl, nil
+			case !b.IsDir() && isAddr:
+				return formatHostLocal, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%w: it has none of the files of cni-results, host-local, cilium or nerdctl; set format", errUndetected)
+}
+
+func isCNIResult(path string) bool {
+	b, _, err := readFile(path, maxLeaf)
+	if err != nil {
+		return false
+	}
+	_, err = parseCNIResult(b)
+	return err == nil
 }
 
 // field returns an object's field by its name in any case.

@@ -127,10 +127,10 @@ func (f *file) read(now time.Time, poll bool) (changed bool, err error) {
 	return true, nil
 }
 
-// sameVersion says whether a file's content is the same as far as its size and
-// its time of modification can tell.
+// sameVersion says whether a file's content is the same as far as its stat can
+// tell.
 func sameVersion(a, b os.FileInfo) bool {
-	return a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+	return a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && sameFile(a, b)
 }
 
 // readable says why a file with such a stat is not even opened.

@@ -219,3 +219,18 @@ func TestQueueOverflow(t *testing.T) {
 	replace(t, path, list("b=10.0.0.2"))
 	s.waitNames("n/b")
 }
+
+// TestAnotherFileAsLargeAndOld has a file moved into the place of another from
+// which only its inode tells it.
+func TestAnotherFileAsLargeAndOld(t *testing.T) {
+	path := temp(t, "pods.json")
+	stamp := time.Now().Add(-time.Hour)
+	for name, pods := range map[string][]byte{path: list("a=10.0.0.1"), path + ".new": list("b=10.0.0.1")} {
+		write(t, name, pods)
+		require.NoError(t, os.Chtimes(name, stamp, stamp))
+	}
+	s, _ := watch(t, path, formatList)
+	s.waitNames("n/a")
+	require.NoError(t, os.Rename(path+".new", path))
+	s.waitNames("n/b")
+}

@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+// sameFile does not tell: on Windows a file has to be opened for it.
+func sameFile(_, _ os.FileInfo) bool { return true }
+
 // openShared opens a file or a directory for reading and shares everything:
 // writing, deletion and renaming, of which os.Open leaves out the last two. Its
 // writer, which here is the plugin that sets up a pod's network, can then delete

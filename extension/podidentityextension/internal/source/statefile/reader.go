@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -101,7 +102,7 @@ func (r *reader) find() (string, os.FileInfo, error) {
 			return path, info, err
 		}
 	}
-	return r.paths[0], nil, fs.ErrNotExist
+	return strings.Join(r.paths, " or "), nil, fs.ErrNotExist
 }
 
 func (r *reader) lookAtTree(now time.Time, poll bool, info os.FileInfo) look {

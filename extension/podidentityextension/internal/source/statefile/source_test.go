@@ -279,18 +279,19 @@ func TestUnchangedIsNotOpened(t *testing.T) {
 	assert.True(t, changed)
 }
 
-// TestSameSizeAndTime has a change that size and time of modification hide.
+// TestSameSizeAndTime has a change within one tick of the clock.
 func TestSameSizeAndTime(t *testing.T) {
 	path := temp(t, "pods.json")
 	stamp := time.Now()
+	now := stamp.Add(tick / 2)
 	write(t, path, list("a=10.0.0.1"))
 	require.NoError(t, os.Chtimes(path, stamp, stamp))
 	r := newReader([]string{path}, formats[formatList], zap.NewNop())
 	defer r.watches.close()
-	require.True(t, r.look(time.Now(), false).changed)
+	require.True(t, r.look(now, false).changed)
 	write(t, path, list("b=10.0.0.1"))
 	require.NoError(t, os.Chtimes(path, stamp, stamp))
-	l := r.look(time.Now(), false)
+	l := r.look(now, false)
 	require.True(t, l.changed)
 	assert.Equal(t, "b", l.pods[0].Identity.Name)
 }
@@ -320,11 +321,12 @@ func TestTimesOfChange(t *testing.T) {
 	assert.True(t, s.snapshot()["n/a"].Begin.IsZero(), "a pod that was there first began at an unknown time")
 
 	replace(t, path, list("b=10.0.0.1"))
+	replaced := time.Now()
 	s.waitNames("n/b")
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.False(t, s.lastAt().Before(info.ModTime()), "the old pod ended when the new file was there")
-	assert.Less(t, s.lastAt().Sub(info.ModTime()), time.Second, "and not when it was noticed")
+	assert.False(t, s.lastAt().After(replaced), "and not when it was noticed")
 	assert.Equal(t, s.lastAt(), s.snapshot()["n/b"].Begin, "which is when the new one began")
 
 	// A file older than its place in it.
@@ -415,74 +417,4 @@ func TestShutdownDoesNotWaitForever(t *testing.T) {
 	assert.ErrorIs(t, src.Shutdown(ctx), context.DeadlineExceeded)
 	close(s.hold)
 	assert.NoError(t, src.Shutdown(t.Context()))
-}
-
-// cutStep is 1, but under wine each call to the file system takes milliseconds.
-var cutStep = map[bool]int{false: 1, true: 37}[runtime.GOOS == "windows"]
-
-// TestTruncatedAtEveryByte cuts each single-file sample everywhere.
-func TestTruncatedAtEveryByte(t *testing.T) {
-	for format, name := range map[string]string{
-		formatAzureVNet: "azure-vnet-windows.json", formatAzureCNS: "azure-endpoints-windows.json",
-		formatAWSIPAMD: "aws-ipam.json", formatList: "list.json",
-	} {
-		t.Run(format, func(t *testing.T) {
-			whole := testdata(t, name)
-			text := strings.TrimRight(string(whole), "\n")
-			path := temp(t, name)
-			write(t, path, whole)
-			r := newReader([]string{path}, formats[format], zap.NewNop())
-			defer r.watches.close()
-			s := newSink(t)
-			rep := newReport(s, zap.NewNop())
-			now := time.Now()
-			rep.take(r.look(now, false), now, true)
-			good := s.snapshot()
-			require.NotEmpty(t, good)
-			cuts := 0
-			for n := len(text) - 1; n >= 0; n -= cutStep {
-				cuts++
-				require.NoError(t, os.Truncate(path, int64(n)))
-				l := r.look(now, false)
-				require.Error(t, l.err, "cut at byte %d", n)
-				require.True(t, rep.take(l, now, true), "half-written for a moment is no failure")
-				require.False(t, rep.take(l, now.Add(settle), true))
-			}
-			replaced, _, failed := s.counts()
-			assert.Equal(t, 1, replaced)
-			assert.Equal(t, cuts, failed)
-			assert.Equal(t, good, s.snapshot())
-			write(t, path, whole)
-			require.NoError(t, r.look(now, false).err)
-		})
-	}
-}
-
-// TestYAMLTruncatedAtEveryByte cuts the one format that has no end of its own:
-// what is taken at all is whole lines, never a part of a name or an address.
-func TestYAMLTruncatedAtEveryByte(t *testing.T) {
-	whole := testdata(t, "list.yaml")
-	names, addresses := []string{"web-0", "db-0"}, addrs("10.9.0.5", "fd00::5", "10.9.0.6")
-	for n := range whole {
-		a, err := parseList(whole[:n])
-		if err != nil {
-			continue
-		}
-		if last := strings.TrimRight(string(whole[:n]), " "); !assert.Contains(t, "\n]}", last[len(last)-1:], "cut at byte %d", n) {
-			break
-		}
-		for _, p := range a.pods {
-			assert.Contains(t, names, p.Identity.Name, "cut at byte %d", n)
-			assert.Subset(t, addresses, p.Addresses, "cut at byte %d", n)
-		}
-	}
-	// And a part that ends with a line is not taken while it is being written.
-	path := temp(t, "list.yaml")
-	write(t, path, whole)
-	info, err := os.Stat(path)
-	require.NoError(t, err)
-	r := newReader([]string{path}, formats[formatList], zap.NewNop())
-	defer r.watches.close()
-	assert.ErrorIs(t, r.look(info.ModTime().Add(quiet-1), false).err, errWriting)
-	assert.NoError(t, r.look(info.ModTime().Add(quiet), false).err)
 }

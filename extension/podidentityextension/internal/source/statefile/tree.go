@@ -66,6 +66,7 @@ func (t *tree) look(root string, now time.Time, poll bool) look {
 			l.broken = append(l.broken, fmt.Errorf("%s: %w", relative(root, path), bare(err)))
 		}
 	}
+	anyGood := false
 	for key, f := range sorted(t.files) {
 		if _, ok := t.found[key]; !ok && !t.isClosed(f.path) {
 			delete(t.files, key)
@@ -73,22 +74,15 @@ func (t *tree) look(root string, now time.Time, poll bool) look {
 			continue
 		}
 		if f.good != nil {
+			anyGood = true
 			l.pods = append(l.pods, f.good.pods...)
 			l.broken = append(l.broken, f.good.broken...)
 		}
 	}
-	if len(l.broken) > 0 && !slices.ContainsFunc(mapValues(t.files), func(f *file) bool { return f.good != nil }) {
+	if len(l.broken) > 0 && !anyGood {
 		l.err = fmt.Errorf("none of its entries could be read: %w", l.broken[0])
 	}
 	return l
-}
-
-func mapValues(m map[string]*file) []*file {
-	values := make([]*file, 0, len(m))
-	for _, v := range m {
-		values = append(values, v)
-	}
-	return values
 }
 
 func (t *tree) isClosed(path string) bool {
@@ -306,54 +300,6 @@ func (t *tree) nerdctlHosts(dir string, read func(string) ([]fs.DirEntry, error)
 		}
 	}
 	return nil
-}
-
-// detectDir tells the format of a directory by its layout.
-func detectDir(root string) (string, error) {
-	if filepath.Base(root) == nerdctlHosts {
-		return formatNerdctl, nil
-	}
-	entries, _, err := readDir(root)
-	if err != nil {
-		return "", err
-	}
-	for _, e := range entries {
-		name, path := e.Name(), filepath.Join(root, e.Name())
-		if !e.IsDir() {
-			if _, ok := hostLocalAddr(name); ok {
-				return formatHostLocal, nil
-			}
-			if isCNIResultName(name) && isCNIResult(path) {
-				return formatCNIResults, nil
-			}
-			continue
-		}
-		below, _, err := readDir(path)
-		if err != nil {
-			continue
-		}
-		_, notID := strconv.ParseUint(name, 10, 64)
-		for _, b := range below {
-			switch _, isAddr := hostLocalAddr(b.Name()); {
-			case notID == nil && slices.Contains(ciliumStates, b.Name()):
-				return formatCilium, nil
-			case b.IsDir() && (name == nerdctlHosts || b.Name() == nerdctlHosts):
-				return formatNerdctl, nil
-			case !b.IsDir() && isAddr:
-				return formatHostLocal, nil
-			}
-		}
-	}
-	return "", fmt.Errorf("%w: it has none of the files of cni-results, host-local, cilium or nerdctl; set format", errUndetected)
-}
-
-func isCNIResult(path string) bool {
-	b, _, err := readFile(path, maxLeaf)
-	if err != nil {
-		return false
-	}
-	_, err = parseCNIResult(b)
-	return err == nil
 }
 
 // relative names a path by its place below root.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -82,54 +81,6 @@ func TestTreeKeepsTheLastAnswer(t *testing.T) {
 			require.NoError(t, os.MkdirAll(dir, 0o700))
 			copyCNIResult(t, dir, bedptpID)
 			s.waitNames("demo/ptp-0")
-		})
-	}
-}
-
-// TestLeafTruncatedAtEveryByte cuts one file of a directory everywhere, as a
-// reader may find it that comes while it is being written: its pod stays as it
-// was, and so does the other one.
-func TestLeafTruncatedAtEveryByte(t *testing.T) {
-	for _, tt := range []struct{ format, dir, leaf string }{
-		{formatCNIResults, "cni-results", cniFiles[bedID]},
-		{formatCilium, "cilium", "1042/ep_config.json"},
-		{formatCilium, "cilium", "2665/ep_config.h"},
-		{formatNerdctl, "nerdctl", "1935db59/etchosts/default/" + id("n0") + "/meta.json"},
-	} {
-		t.Run(tt.format+" "+filepath.Ext(tt.leaf), func(t *testing.T) {
-			dir := t.TempDir()
-			require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", tt.dir))))
-			path := filepath.Join(dir, filepath.FromSlash(tt.leaf))
-			whole, err := os.ReadFile(path)
-			require.NoError(t, err)
-			r := newReader([]string{dir}, formats[tt.format], zap.NewNop())
-			defer r.watches.close()
-			s := newSink(t)
-			rep := newReport(s, zap.NewNop())
-			now := time.Now()
-			require.False(t, rep.take(r.look(now, false), now, true))
-			good := s.snapshot()
-			require.Len(t, good, 2)
-			need := len(whole)
-			if strings.HasSuffix(path, ".h") { // the line with the state is enough
-				need = strings.Index(string(whole), "\n *\n") + 1
-			}
-			require.NoError(t, os.Chmod(path, 0o600))
-			for n := need - 1; n >= 0; n -= cutStep {
-				require.NoError(t, os.Truncate(path, int64(n)))
-				l := r.look(now, false)
-				require.NoError(t, l.err)
-				require.True(t, l.retry, "cut at byte %d", n)
-				rep.take(l, now, true)
-				if !assert.Equal(t, good, s.snapshot(), "cut at byte %d", n) {
-					break
-				}
-			}
-			l := r.look(now.Add(settle), false)
-			require.NoError(t, l.err)
-			require.Len(t, l.broken, 1, "reported once it has had time to settle")
-			assert.ErrorContains(t, l.broken[0], filepath.FromSlash(tt.leaf)+": ")
-			assert.Len(t, l.pods, 2)
 		})
 	}
 }
