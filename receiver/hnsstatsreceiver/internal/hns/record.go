@@ -13,8 +13,9 @@ import (
 type record struct {
 	id string // GUID in lower case
 
-	// absent is when a list did not have it yet, zero if the first one had it.
-	absent time.Time
+	// absent is when a list did not have it yet, zero if the first one had it, and
+	// visited when its counters were handed out last.
+	absent, visited time.Time
 
 	// As listed last.
 	listed uint64 // number of the scrape
@@ -80,8 +81,9 @@ func (r *record) failure(err error) *endpoint.Error {
 	return e
 }
 
-// learn takes properties. birth numbers the endpoints that the source has seen.
-func (r *record) learn(p *properties, sum uint64, birth func() string) {
+// learn takes properties. birth makes the identity of an endpoint that is seen for
+// the first time, and says when at the earliest it came to be.
+func (r *record) learn(p *properties, sum uint64, birth func(*record, *properties) (id string, created time.Time)) {
 	r.sum = sum
 	if r.props == p {
 		return
@@ -102,12 +104,7 @@ func (r *record) learn(p *properties, sum uint64, birth func() string) {
 	if r.ep != nil && r.props.mac == p.mac {
 		ep.ID, ep.Created = r.ep.ID, r.ep.Created
 	} else {
-		// Seen for the first time, or made anew with the same GUID. HNS doesn't
-		// say when it made an endpoint: it was when a list didn't have it yet.
-		ep.ID, ep.Created = birth(), r.absent
-		if r.ep != nil {
-			ep.Created = time.Time{}
-		}
+		ep.ID, ep.Created = birth(r, p)
 	}
 	r.props, r.ep = p, ep
 }

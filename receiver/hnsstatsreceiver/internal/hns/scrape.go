@@ -339,4 +339,5 @@ func (sc *scrape) leftOver() {
 func (sc *scrape) emit(r *record) {
 	r.phase = done
 	sc.visit(r.ep, &r.counters)
+	r.visited = time.Now()
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -20,6 +21,10 @@ import (
 
 // closePatience is how long Close waits for calls into HNS that still run.
 const closePatience = 5 * time.Second
+
+// calmAfter is how many scrapes in a row must reach all endpoints before VFP counts
+// as fast enough.
+const calmAfter = 30
 
 // source implements endpoint.Source.
 type source struct {
@@ -43,7 +48,10 @@ type source struct {
 	births  uint64
 	turn    uint64 // of vfpctrl
 	records map[string]*record
-	scrape  scrape
+	// gone has the addresses of the endpoints that this scrape's list has no more,
+	// and when they were visited last.
+	gone   map[netip.Addr]time.Time
+	scrape scrape
 
 	// listing is when the list was asked for that hasn't come, zero if it has.
 	listing time.Time
@@ -55,8 +63,10 @@ type source struct {
 	// hasAttached doesn't say that there are pods among them.
 	attachedDue time.Time
 	hasAttached bool
-	// What was reported: the older list is read, VFP is too slow, VFP is down.
-	v1Listed, vfpSlow, vfpDown bool
+	// What was reported: the older list is read, VFP is down, VFP is too slow, which
+	// is until so many more scrapes have reached all endpoints.
+	v1Listed, vfpDown bool
+	vfpSlow           int
 	// vfpPaused is until when vfpctrl is left alone.
 	vfpPaused time.Time
 }
@@ -67,6 +77,7 @@ func newSource(cfg Config, set component.TelemetrySettings, c calls, p program) 
 		log:      set.Logger,
 		calls:    c,
 		records:  make(map[string]*record),
+		gone:     make(map[netip.Addr]time.Time),
 		listedAt: make(map[endpointState]time.Time),
 	}
 	if cfg.VFP.Enabled {
@@ -189,9 +200,17 @@ func (s *source) reconcile(l listing) {
 			s.learnV1(s.list(id, e.state), e)
 		}
 	}
+	clear(s.gone)
 	for id, r := range s.records {
-		if r.listed != s.number {
-			delete(s.records, id)
+		if r.listed == s.number {
+			continue
+		}
+		delete(s.records, id)
+		if r.ep == nil {
+			continue
+		}
+		for _, a := range r.ep.Addresses {
+			s.gone[a] = r.visited
 		}
 	}
 	if changed {
@@ -224,10 +243,23 @@ func (s *source) learnV1(r *record, e *endpointV1) {
 	r.learn(p, 0, s.birth)
 }
 
-// birth returns an identity that no endpoint has had.
-func (s *source) birth() string {
+// birth returns an identity that no endpoint has had. HNS doesn't say when it made
+// an endpoint: it was not there yet in the list before, and its predecessor, which
+// had its address, was counted later than that. When an endpoint was made anew with
+// the same GUID between two lists, nothing is known.
+func (s *source) birth(r *record, p *properties) (string, time.Time) {
 	s.births++
-	return "hns#" + strconv.FormatUint(s.births, 10)
+	id := "hns#" + strconv.FormatUint(s.births, 10)
+	if r.ep != nil || r.absent.IsZero() {
+		return id, time.Time{}
+	}
+	created := r.absent
+	for _, a := range p.addresses {
+		if before := s.gone[a]; before.After(created) {
+			created = before
+		}
+	}
+	return id, created
 }
 
 // reportList reports a change from HCN's list to the older one, and back.
@@ -249,15 +281,19 @@ func (s *source) withAttached(now time.Time) bool {
 }
 
 // reportUnreached reports when VFP becomes too slow for all endpoints, and when it
-// no longer is.
+// no longer is: not by one scrape, or a busy node would have it in its log all the
+// time.
 func (s *source) reportUnreached(unreached, of int, after time.Duration) {
-	if slow := unreached > 0; slow != s.vfpSlow {
-		s.vfpSlow = slow
-		if slow {
+	switch {
+	case unreached > 0:
+		if s.vfpSlow == 0 {
 			s.log.Warn("vfpctrl is too slow to read the VFP counters of all endpoints in a scrape: they take turns",
 				zap.Int("not_reached", unreached), zap.Int("endpoints", of), zap.Duration("after", after))
-		} else {
-			s.log.Info("The VFP counters of all endpoints are read again in each scrape", zap.Int("endpoints", of))
+		}
+		s.vfpSlow = calmAfter
+	case s.vfpSlow > 0:
+		if s.vfpSlow--; s.vfpSlow == 0 {
+			s.log.Info("The VFP counters of all endpoints are read in each scrape again", zap.Int("endpoints", of))
 		}
 	}
 }

@@ -443,6 +443,26 @@ func TestEndpointsComeAndGo(t *testing.T) {
 	})
 }
 
+// An endpoint that takes over an address begins after its predecessor's last point:
+// their pod can be the same, and so can their series.
+func TestSuccessorBeginsAfterItsPredecessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(2)
+		f.vfpWait[""] = 2 * time.Second
+		s, _ := started(t, f, vfpConfig())
+		begin := time.Now()
+		require.Equal(t, 2*time.Second, read(t, s, interval).took)
+		f.remove(simhns.Numbered(0).ID)
+		successor, other := simhns.Numbered(5), simhns.Numbered(6)
+		successor.Addresses = simhns.Numbered(0).Addresses
+		f.put(successor, simhns.Stats{}, simhns.VFP{})
+		f.put(other, simhns.Stats{}, simhns.VFP{})
+		r := read(t, s, interval)
+		assert.Equal(t, begin.Add(2*time.Second), r.endpoints[successor.ID].Created)
+		assert.Equal(t, begin, r.endpoints[other.ID].Created, "the list that did not have it")
+	})
+}
+
 func TestCloseWaitsForAHangingCallAndThenSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(1)
