@@ -119,15 +119,31 @@ func InNetNS(path string, f func() error) error {
 	}
 	defer ns.Close()
 	result := make(chan error, 1)
-	go func() {
-		// Never unlocked: the runtime ends the thread with the goroutine, so no
-		// other goroutine can meet the foreign namespace.
-		runtime.LockOSThread()
+	go onThreadOfItsOwn(func() {
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
 			result <- fmt.Errorf("enter network namespace %s: %w", path, err)
 			return
 		}
 		result <- f()
-	}()
+	})
 	return <-result
+}
+
+// onThreadOfItsOwn calls f on a thread that ends with the calling goroutine, so
+// that no other goroutine meets what f made of it. It is never the main thread,
+// which the runtime cannot end and whose namespaces are the process's for
+// others: down.sh would take the test for a program in the node.
+func onThreadOfItsOwn(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		f()
+		return // still locked: the thread ends
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		onThreadOfItsOwn(f)
+	}()
+	<-done
+	runtime.UnlockOSThread()
 }
