@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -231,4 +232,29 @@ func TestManySandboxesAtOnce(t *testing.T) {
 	}
 	sink.await(t, "all are dead", func() bool { return len(sink.dead) == 300 && len(sink.records) == 0 })
 	require.False(t, slices.ContainsFunc(sink.failures, func(err error) bool { return err != nil }))
+}
+
+// gRPC dials by itself for as long as there is a connection that failed, and logs
+// every time: a runtime that is away must not leave one.
+func TestRuntimeThatIsAwayIsNotDialledByGRPC(t *testing.T) {
+	f := newFakeRuntime(t)
+	cfg := NewDefaultConfig()
+	cfg.Endpoint = f.endpoint()
+	o := newObserver(cfg, zap.NewNop(), newRecorder())
+	defer o.close()
+	list := func() error {
+		_, err := o.list(t.Context())
+		return err
+	}
+	require.NoError(t, list())
+	require.NotNil(t, o.runtime)
+
+	f.kill()
+	require.Error(t, list(), "the connection broke")
+	require.Nil(t, o.runtime)
+	require.ErrorContains(t, list(), "connect to the container runtime at "+f.endpoint())
+	require.Nil(t, o.runtime)
+
+	f.start()
+	require.NoError(t, list())
 }

@@ -86,7 +86,7 @@ func TestRuntimeWithoutEventsIsAskedOncePerConnection(t *testing.T) {
 func TestQuietNodeHasNoStream(t *testing.T) {
 	f := newFakeRuntime(t)
 	withEvents(f, 1)
-	r, err := connect(socket{unix, f.path})
+	r, err := connect(socket{unix, f.path}, 0)
 	require.NoError(t, err)
 	t.Cleanup(r.close)
 	ctx, cancel := context.WithCancel(context.Background())

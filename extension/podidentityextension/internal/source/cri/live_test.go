@@ -32,7 +32,7 @@ func newLive(t *testing.T) *live {
 	}
 	s, err := parseEndpoint(endpoint)
 	require.NoError(t, err)
-	r, err := connect(s)
+	r, err := connect(s, 0)
 	require.NoError(t, err)
 	t.Cleanup(r.close)
 	return &live{t: t, r: r, ns: fmt.Sprintf("live-%d", time.Now().UnixNano())}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source"
@@ -27,6 +29,7 @@ type observer struct {
 	sink   source.Sink
 
 	runtime *runtime
+	dials   int64 // that connections given up had made
 	known   map[string]sandbox
 	round   uint64
 	hints   chan struct{} // from events and the watched directories; holds one
@@ -133,7 +136,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // list lists the sandboxes and reports what changed. waiting says that some have
 // no addresses yet.
 func (o *observer) list(ctx context.Context) (waiting bool, err error) {
-	if err := o.connect(); err != nil {
+	if err := o.connect(ctx); err != nil {
 		return false, err
 	}
 	// Subscribe first: what happens between is in the list, or makes an event.
@@ -143,7 +146,11 @@ func (o *observer) list(ctx context.Context) (waiting bool, err error) {
 	response, err := o.runtime.client.ListPodSandbox(callCtx, &pb.ListPodSandboxRequest{})
 	cancel()
 	if err != nil {
-		return false, o.runtime.explain("list the pod sandboxes", err)
+		err := o.runtime.explain("list the pod sandboxes", err)
+		if status.Code(err) == codes.Unavailable {
+			o.giveUp()
+		}
+		return false, err
 	}
 	o.round++
 	unknown, changed := o.compare(response.GetItems(), at)
@@ -153,23 +160,31 @@ func (o *observer) list(ctx context.Context) (waiting bool, err error) {
 	return o.learn(ctx, unknown)
 }
 
-// connect finds the runtime. While the configuration leaves it open where that
-// is, it is looked for again after a failure to reach it.
-func (o *observer) connect() error {
-	if o.runtime != nil && o.cfg.Endpoint == "" && o.runtime.dialErr.Load() != nil {
-		o.runtime.close()
-		o.runtime = nil
-	}
+// connect finds the runtime. One that is away is knocked at before there is a
+// connection, see giveUp.
+func (o *observer) connect(ctx context.Context) error {
 	if o.runtime != nil {
-		o.runtime.conn.ResetConnectBackoff()
 		return nil
 	}
 	s, err := findEndpoint(o.cfg.Endpoint)
 	if err != nil {
 		return err
 	}
-	o.runtime, err = connect(s)
+	ctx, cancel := context.WithTimeout(ctx, o.cfg.Timeout)
+	defer cancel()
+	if err := knock(ctx, s); err != nil {
+		return err
+	}
+	o.runtime, err = connect(s, o.dials)
 	return err
+}
+
+// giveUp closes a connection that broke. gRPC would go on dialling by itself for
+// as long as the runtime is away, and log each failure.
+func (o *observer) giveUp() {
+	o.runtime.close()
+	o.dials = o.runtime.dials.Load()
+	o.runtime = nil
 }
 
 // compare ends what is over and returns the sandboxes to ask about.

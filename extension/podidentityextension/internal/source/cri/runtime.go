@@ -24,8 +24,8 @@ import (
 // gRPC's 4 MB.
 const maxMessage = 16 << 20
 
-// A runtime is a connection to a container runtime. gRPC makes it again when it
-// breaks.
+// A runtime is a connection to a container runtime. When it breaks, the next call
+// makes it again.
 type runtime struct {
 	socket socket
 	conn   *grpc.ClientConn
@@ -35,9 +35,20 @@ type runtime struct {
 	dialErr atomic.Pointer[error] // of the last dial, nil if it succeeded
 }
 
-// connect returns without waiting for the runtime.
-func connect(s socket) (*runtime, error) {
+// knock tries whether anybody answers.
+func knock(ctx context.Context, s socket) error {
+	conn, err := dial(ctx, s)
+	if err != nil {
+		return fmt.Errorf("connect to the container runtime at %s: %w%s", s, err, dialHint(err))
+	}
+	return conn.Close()
+}
+
+// connect returns without waiting for the runtime. dials is how many connections
+// were made before.
+func connect(s socket, dials int64) (*runtime, error) {
 	r := &runtime{socket: s}
+	r.dials.Store(dials)
 	conn, err := grpc.NewClient("passthrough:///"+s.address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
@@ -73,13 +84,20 @@ func (r *runtime) close() { _ = r.conn.Close() }
 // explain says on what a call failed, and what to do where that is known.
 func (r *runtime) explain(what string, err error) error {
 	hint := ""
-	switch dialErr := r.dialErr.Load(); {
-	case dialErr != nil && errors.Is(*dialErr, fs.ErrPermission):
-		hint = ": " + deniedHint
-	case dialErr != nil && errors.Is(*dialErr, fs.ErrNotExist):
-		hint = ": is the runtime running, and is endpoint right?"
-	case status.Code(err) == codes.Unimplemented:
+	if dialErr := r.dialErr.Load(); dialErr != nil {
+		hint = dialHint(*dialErr)
+	} else if status.Code(err) == codes.Unimplemented {
 		hint = ": the runtime does not serve CRI v1 there; is its CRI plugin on?"
 	}
 	return fmt.Errorf("%s on %s: %w%s", what, r.socket, err, hint)
+}
+
+func dialHint(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return ": " + deniedHint
+	case errors.Is(err, fs.ErrNotExist):
+		return ": is the runtime running, and is endpoint right?"
+	}
+	return ""
 }
