@@ -62,7 +62,14 @@ func startIdentity(t testing.TB, kubeconfig string, k8s settings, wants ...strin
 	ext, err := factory.Create(t.Context(), set, cfg)
 	require.NoError(t, err)
 	require.NoError(t, ext.Start(t.Context(), host{}))
-	t.Cleanup(func() { require.NoError(t, ext.Shutdown(context.Background())) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, e := range logs.All() {
+				t.Log(e.Time.Format(time.TimeOnly), e.Message, e.ContextMap())
+			}
+		}
+		require.NoError(t, ext.Shutdown(context.Background()))
+	})
 	i := &identity{Resolver: ext.(podidentity.Resolver), logs: logs}
 	i.Want(wants, nil)
 	require.NoError(t, ext.(extensioncapabilities.PipelineWatcher).Ready())

@@ -69,11 +69,11 @@ func (w *podWatch) list(ctx context.Context, opts metav1.ListOptions) (runtime.O
 	if refused := w.refused.Load(); refused != nil {
 		return nil, *refused
 	}
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
 	opts.FieldSelector = w.fields
-	ctx, _ = attempting(ctx, func(err error) { w.failed(ctx, "list", err) })
-	list, err := w.api.List(ctx, opts)
+	callCtx, _ := attempting(ctx, func(err error) { w.failed(ctx, "list", err) })
+	callCtx, cancel := context.WithTimeout(callCtx, listTimeout)
+	defer cancel()
+	list, err := w.api.List(callCtx, opts)
 	if apierrors.IsForbidden(err) {
 		w.health.failed("refused: list", refusedError(err, "list"))
 		return nil, err
@@ -91,9 +91,9 @@ func (w *podWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.In
 		w.streams.Store(true)
 	}
 	opts.FieldSelector = w.fields
-	ctx, call := attempting(ctx, func(err error) { w.failed(ctx, "watch", err) })
-	watchCtx, cancel := context.WithTimeout(ctx, time.Duration(*opts.TimeoutSeconds)*time.Second+watchSlack)
-	pods, err := w.api.Watch(watchCtx, opts)
+	callCtx, call := attempting(ctx, func(err error) { w.failed(ctx, "watch", err) })
+	callCtx, cancel := context.WithTimeout(callCtx, time.Duration(*opts.TimeoutSeconds)*time.Second+watchSlack)
+	pods, err := w.api.Watch(callCtx, opts)
 	if err == nil && call.err != nil {
 		pods.Stop() // the empty one
 		err = call.err
