@@ -124,11 +124,3 @@ func TestIdentityThatCannotBeAsked(t *testing.T) {
 		})
 	}
 }
-
-// Sources may leave out all labels and annotations that nobody asks for.
-func TestLabelsAreAskedForAtStart(t *testing.T) {
-	identities := newFake()
-	newBed(t, newConfig(func(c *Config) { c.Labels, c.Annotations = []string{"app", "tier"}, []string{"team"} }), identities)
-	assert.Equal(t, []string{"app", "tier"}, identities.labels)
-	assert.Equal(t, []string{"team"}, identities.annotations)
-}
