@@ -34,6 +34,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// prefix is the Wine prefix that setup.sh made.
+func prefix() string {
+	if p := os.Getenv("WINEPREFIX"); p != "" {
+		return p
+	}
+	return "../../../build/wine"
+}
+
 // binary is the collector that `make otelcol-retina.exe` built.
 func binary(t *testing.T) string {
 	t.Helper()

@@ -68,6 +68,9 @@ func (p prometheus) query(t *testing.T, query string) []sample {
 		return nil // not up yet
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusServiceUnavailable {
+		return nil // still starting
+	}
 	var answer struct {
 		Data struct {
 			Result []struct{ Values [][2]any }

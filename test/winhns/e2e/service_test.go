@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -31,16 +32,15 @@ func TestWindowsService(t *testing.T) {
 		return out
 	}
 	// A service has the service manager's environment, not this one's.
-	register := func(value string) {
-		out, err := wine(t, "reg", "add", `HKLM\System\CurrentControlSet\Control\Session Manager\Environment`, "/v", "SIMHNS_DIR", "/d", value, "/f")
-		require.NoError(t, err, out)
-	}
-	register(windows(bed.Path))
+	dirFile := filepath.Join(prefix(), "drive_c", "simhns.dir")
+	require.NoError(t, os.WriteFile(dirFile, []byte(windows(bed.Path)), 0o644))
+	t.Cleanup(func() { _ = os.Remove(dirFile) })
 	_, _ = wine(t, "sc", "delete", name) // of a run that was cut off
 	sc("create", name, "start=", "demand", "binPath=", fmt.Sprintf(`"%s" --config "%s" --config "%s"`, windows(binary(t)),
 		windows(filepath.Join(dir, "shipped.yaml")), windows(filepath.Join(dir, "test.yaml"))))
 	t.Cleanup(func() { _, _ = wine(t, "sc", "delete", name) })
 
+	// Wine ends its services with the last program: the runtime above is one.
 	sc("start", name)
 	t.Cleanup(func() { _, _ = wine(t, "sc", "stop", name) })
 	requirePage(t, c.page, want)

@@ -4,8 +4,9 @@
  * binaries under Wine. It proves what the callers do with an answer, not that
  * Windows answers so. SimulatedHNS, an export of both, tells it from Windows.
  *
- * All answers come from files below %SIMHNS_DIR%, read at every call. Write a
- * file beside and rename it over the old one to change an answer atomically.
+ * All answers come from files below %SIMHNS_DIR%, or without it the directory that
+ * the file C:\simhns.dir names, read at every call. Write a file beside and rename
+ * it over the old one to change an answer atomically.
  *
  *  HCN, T = networks|endpoints|namespaces|loadbalancers|routes
  *    hcn/T.json              HcnEnumerate's answer, verbatim. If absent it is
@@ -48,6 +49,14 @@ static int base(char *out, size_t n, const char *rel)
 {
     char d[MAX_PATH * 2]; /* GetEnvironmentVariable, not getenv: sees os.Setenv of the host process */
     DWORD l = GetEnvironmentVariableA("SIMHNS_DIR", d, sizeof d);
+    if (!l) { /* Wine's services have an environment of their own */
+        HANDLE h = CreateFileA("C:\\simhns.dir", GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, 0, NULL);
+        if (h != INVALID_HANDLE_VALUE) {
+            if (!ReadFile(h, d, sizeof d - 1, &l, NULL)) l = 0;
+            d[l] = 0;
+            CloseHandle(h);
+        }
+    }
     if (!l || l >= sizeof d) return 0;
     snprintf(out, n, "%s%s\\%s", d[0] == '/' ? "Z:" : "", d, rel);
     for (char *p = out; *p; p++) if (*p == '/') *p = '\\';

@@ -22,7 +22,16 @@
 
 static void path(char *p, size_t n, const char *name)
 {
+    static char named[1024];
     const char *d = getenv("SIMHNS_DIR");
+    if (!d) { /* as in simhns.c */
+        FILE *f = fopen("C:\\simhns.dir", "rb");
+        if (f) {
+            named[fread(named, 1, sizeof named - 1, f)] = 0;
+            fclose(f);
+            d = named;
+        }
+    }
     snprintf(p, n, "%s%s/%s", d && d[0] == '/' ? "Z:" : "", d ? d : ".", name);
 }
 
