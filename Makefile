@@ -115,7 +115,11 @@ kube-apiserver: ## Build a real Kubernetes API server for the tests (8 minutes w
 
 .PHONY: test-k8s
 test-k8s: kube-apiserver ## The k8s source against a real Kubernetes API server
-	cd test/k8s && go vet ./... && go test -timeout 30m ./...
+	cd test/k8s && go vet ./... && go test -timeout 30m -skip TestChurn ./...
+
+.PHONY: test-k8s-churn
+test-k8s-churn: kube-apiserver ## The same with 10,000 pods that come and go for minutes; not in `make test`
+	cd test/k8s && go test -timeout 60m -v -run TestChurn ./...
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for 10 s (FUZZTIME=…)
