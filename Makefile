@@ -93,11 +93,12 @@ test-unit: ## Unit tests with the race detector; as root also those in live name
 
 .PHONY: test-demo
 test-demo: otelcol-retina ## `make demo`, looked at and interrupted as a user would
-	cd distribution/demo && go vet ./... && CGO_ENABLED=0 go test ./...
+	cd distribution/demo && go vet ./... && CGO_ENABLED=0 go test -count=1 ./...
 
 .PHONY: test-e2e
 test-e2e: otelcol-retina tools ## Real containerd 1.6 and 2.2, real Prometheus, the built binary
-	cd test/e2e && go vet ./... && go test -timeout 40m ./...
+	cd test/cri && go vet ./... && go test -count=1 ./...
+	cd test/e2e && go vet ./... && go test -count=1 -timeout 40m ./...
 
 WINE := $(CURDIR)/test/winhns/wine.sh
 
@@ -107,7 +108,7 @@ test-windows: bin/otelcol-retina-amd64.exe ## Windows binaries under Wine, again
 	test/winhns/setup.sh
 	CGO_ENABLED=1 CC=x86_64-w64-mingw32-gcc GOOS=windows go test -race -exec $(WINE) ./receiver/hnsstatsreceiver/internal/hns
 	GOOS=windows CGO_ENABLED=0 go test -exec $(WINE) ./extension/podidentityextension/internal/source/statefile
-	cd test/winhns/e2e && go vet ./... && go test -timeout 30m ./...
+	cd test/winhns/e2e && go vet ./... && go test -count=1 -timeout 30m ./...
 
 .PHONY: kube-apiserver
 kube-apiserver: ## Build a real Kubernetes API server for the tests (8 minutes when cold)
@@ -115,7 +116,7 @@ kube-apiserver: ## Build a real Kubernetes API server for the tests (8 minutes w
 
 .PHONY: test-k8s
 test-k8s: kube-apiserver ## The k8s source against a real Kubernetes API server
-	cd test/k8s && go vet ./... && go test -timeout 30m -skip TestChurn ./...
+	cd test/k8s && go vet ./... && go test -count=1 -timeout 30m -skip TestChurn ./...
 
 .PHONY: test-k8s-churn
 test-k8s-churn: kube-apiserver ## The same with 10,000 pods that come and go for minutes; not in `make test`
