@@ -1,0 +1,61 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package windows tests what a Windows user installs, as far as that can be done
+// without Windows.
+package windows
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return b
+}
+
+// The manifest has no field that Kubernetes doesn't know, and its configuration is
+// the shipped one with a page that can be read from outside of the node.
+func TestManifest(t *testing.T) {
+	var (
+		namespace corev1.Namespace
+		account   corev1.ServiceAccount
+		config    corev1.ConfigMap
+		daemonset appsv1.DaemonSet
+	)
+	documents := bytes.Split(read(t, "daemonset.yaml"), []byte("\n---\n"))
+	require.Len(t, documents, 4)
+	for i, object := range []any{&namespace, &account, &config, &daemonset} {
+		require.NoError(t, yaml.UnmarshalStrict(documents[i], object))
+	}
+
+	pod := daemonset.Spec.Template.Spec
+	require.Equal(t, namespace.Name, daemonset.Namespace)
+	require.Equal(t, account.Name, pod.ServiceAccountName)
+	for label, value := range daemonset.Spec.Selector.MatchLabels {
+		require.Equal(t, value, daemonset.Spec.Template.Labels[label])
+	}
+	require.True(t, *pod.SecurityContext.WindowsOptions.HostProcess)
+	require.True(t, pod.HostNetwork, "or the API server refuses a HostProcess pod")
+	key := pod.Containers[0].Env[0].ValueFrom.ConfigMapKeyRef
+	require.Equal(t, config.Name, key.Name)
+
+	var shipped, inCluster map[string]any
+	require.NoError(t, yaml.UnmarshalStrict(read(t, "config.yaml"), &shipped))
+	require.NoError(t, yaml.UnmarshalStrict([]byte(config.Data[key.Key]), &inCluster))
+	page := func(c map[string]any) map[string]any {
+		return c["exporters"].(map[string]any)["prometheus"].(map[string]any)
+	}
+	require.Equal(t, "localhost:8889", page(shipped)["endpoint"])
+	page(shipped)["endpoint"] = "0.0.0.0:8889"
+	require.Equal(t, shipped, inCluster)
+}
