@@ -55,8 +55,13 @@ func (r *report) take(l look, now time.Time, fresh bool) (settling bool) {
 		if now.Sub(l.since) < settle && !(errors.Is(l.err, fs.ErrNotExist) && !r.answered) {
 			return true
 		}
-		r.fail(l, fresh)
-		return false
+		// What is being written will be whole in a moment, however long what was
+		// there before it has been bad.
+		writing := errors.Is(l.err, errWriting)
+		if !writing || r.failure == "" {
+			r.fail(l, fresh)
+		}
+		return writing
 	}
 	if l.retry && !r.answered {
 		return true

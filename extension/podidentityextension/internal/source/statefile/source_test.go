@@ -159,6 +159,17 @@ func TestBadFileKeepsTheLastAnswer(t *testing.T) {
 }
 
 // TestGarbageTakesNoMemory looks at a file too large to be one: it is not read.
+// A list in YAML is left alone for a moment after it was written. When the file
+// before it was bad, the next look must not be left to the poll.
+func TestFreshYAMLAfterABadFile(t *testing.T) {
+	path := temp(t, "pods.yaml")
+	write(t, path, []byte("hello world\n"))
+	s, _ := watch(t, path, formatList)
+	s.waitFailure("state file " + path)
+	replace(t, path, []byte("pods: [{name: a, namespace: n, addresses: [10.0.0.1]}]\n"))
+	s.waitNames("n/a")
+}
+
 func TestGarbageTakesNoMemory(t *testing.T) {
 	path := temp(t, "pods.json")
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
