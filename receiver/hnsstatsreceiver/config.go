@@ -96,6 +96,8 @@ func (c *Config) Validate() error {
 	var errs []error
 	if c.CollectionInterval <= 0 {
 		errs = append(errs, fmt.Errorf("collection_interval is %v, must be longer than 0, such as %v", c.CollectionInterval, defaultCollectionInterval))
+	} else if c.CollectionInterval < time.Millisecond {
+		errs = append(errs, fmt.Errorf("collection_interval is %v, must be 1ms or more; a number without a unit means nanoseconds, write such as %v", c.CollectionInterval, defaultCollectionInterval))
 	}
 	if c.Timeout < 0 {
 		errs = append(errs, fmt.Errorf("timeout is %v, must be longer than 0, or 0 for none", c.Timeout))

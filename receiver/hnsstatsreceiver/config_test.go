@@ -46,6 +46,7 @@ func TestConfig(t *testing.T) {
 func TestBadConfig(t *testing.T) {
 	for id, message := range map[string]string{
 		"hnsstats/negative_interval": "collection_interval is -10s, must be longer than 0",
+		"hnsstats/no_unit":           "collection_interval is 10ns, must be 1ms or more",
 		"hnsstats/negative_timeout":  "timeout is -1s, must be longer than 0, or 0 for none",
 		"hnsstats/no_vfp_timeout":    "hns::vfp: timeout is 0s, must be longer than 0",
 		"hnsstats/unknown_key":       "'netlink' has invalid keys: walk",

@@ -35,6 +35,8 @@ func (cfg *Config) Validate() error {
 	}
 	if cfg.PollInterval <= 0 {
 		errs = append(errs, fmt.Errorf("poll_interval: %s: must be more than 0s", cfg.PollInterval))
+	} else if cfg.PollInterval < time.Millisecond {
+		errs = append(errs, fmt.Errorf("poll_interval: %s: must be 1ms or more; a number without a unit means nanoseconds, write such as 5s", cfg.PollInterval))
 	}
 	if cfg.Timeout <= 0 {
 		errs = append(errs, fmt.Errorf("timeout: %s: must be more than 0s", cfg.Timeout))

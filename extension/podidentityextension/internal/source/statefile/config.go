@@ -44,6 +44,8 @@ func (c *Config) Validate() error {
 	}
 	if c.PollInterval <= 0 {
 		errs = append(errs, fmt.Errorf("poll_interval: %s is not allowed; it must be above 0", c.PollInterval))
+	} else if c.PollInterval < time.Millisecond {
+		errs = append(errs, fmt.Errorf("poll_interval: %s is not allowed; it must be 1ms or more, and a number without a unit means nanoseconds: write such as 10s", c.PollInterval))
 	}
 	return errors.Join(errs...)
 }

@@ -57,12 +57,13 @@ func TestConfigValidate(t *testing.T) {
 		cfg  Config
 		errs []string
 	}{
-		{"path", Config{Path: "/p", PollInterval: 1}, nil},
-		{"format in its usual place", Config{Format: formatAzureVNet, PollInterval: 1}, nil},
-		{"neither", Config{PollInterval: 1}, []string{"path: is empty; give the state file's path, or a format"}},
-		{"unknown format", Config{Path: "/p", Format: "azure", PollInterval: 1}, []string{`format: "azure" is unknown; allowed are azure-vnet, azure-cns, cni-results, list,`}},
-		{"no usual place", Config{Format: formatList, PollInterval: 1}, []string{`path: is empty, and format "list" has no usual place on`}},
+		{"path", Config{Path: "/p", PollInterval: time.Second}, nil},
+		{"format in its usual place", Config{Format: formatAzureVNet, PollInterval: time.Second}, nil},
+		{"neither", Config{PollInterval: time.Second}, []string{"path: is empty; give the state file's path, or a format"}},
+		{"unknown format", Config{Path: "/p", Format: "azure", PollInterval: time.Second}, []string{`format: "azure" is unknown; allowed are azure-vnet, azure-cns, cni-results, list,`}},
+		{"no usual place", Config{Format: formatList, PollInterval: time.Second}, []string{`path: is empty, and format "list" has no usual place on`}},
 		{"negative interval", Config{Path: "/p", PollInterval: -time.Second}, []string{"poll_interval: -1s is not allowed; it must be above 0"}},
+		{"no unit", Config{Path: "/p", PollInterval: 10}, []string{"poll_interval: 10ns is not allowed; it must be 1ms or more"}},
 		{"all wrong", Config{}, []string{"path: is empty", "poll_interval: 0s is not allowed"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
