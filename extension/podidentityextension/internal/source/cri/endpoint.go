@@ -21,7 +21,7 @@ type socket struct {
 
 func (s socket) String() string {
 	if s.network == npipe {
-		return "npipe:" + strings.ReplaceAll(s.address, `\`, "/")
+		return "npipe://" + strings.ReplaceAll(s.address, `\`, "/")
 	}
 	return s.network + "://" + s.address
 }
