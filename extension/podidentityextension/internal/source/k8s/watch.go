@@ -28,7 +28,7 @@ const (
 	watchSlack = 30 * time.Second
 )
 
-// podsAPI is what the source calls of client-go's PodInterface.
+// podsAPI is what the source asks of the API server: podsClient, or a fake.
 type podsAPI interface {
 	List(ctx context.Context, opts metav1.ListOptions) (*corev1.PodList, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
