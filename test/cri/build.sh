@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds what the beds need into $CRIBED_BIN: cribed, and containerd 2.x from
 # the Go module proxy (2.5 minutes from a cold build cache).
-#   usage: build.sh [2.2|2.4 ...]
+#   usage: build.sh [2.2|2.4|1.7-workloadnet|2.2-workloadnet ...]
 set -euo pipefail
 . "$(dirname "$0")/bed.sh"
 
@@ -11,9 +11,10 @@ export CGO_ENABLED=0
 for version in "$@"; do
   case $version in
   1.6) continue ;;
+  *-workloadnet) "$HERE/../attach/build.sh" "${version%-workloadnet}" "$(containerd_dir "$version")"; continue ;;
   2.2) tag=v2.2.9 ;;
   2.4) tag=v2.4.2 ;;
-  *) echo "build.sh: no containerd $version: 1.6, 2.2 or 2.4" >&2; exit 2 ;;
+  *) echo "build.sh: no containerd $version: 1.6, 2.2, 2.4, 1.7-workloadnet or 2.2-workloadnet" >&2; exit 2 ;;
   esac
   dir=$(containerd_dir "$version")
   [ "$(cat "$dir/built" 2>/dev/null)" != $tag ] || continue

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Starts the bed's containerd and waits until its CRI service and network are
-# ready; or kills it with SIGKILL, leaving the pods alone.
+# Starts the bed's containerd and waits until its CRI service and, unless that is
+# a collector's, its network are ready; or kills it with SIGKILL, leaving the pods alone.
 #   usage: containerd.sh start|kill
 set -euo pipefail
 . "$(dirname "$0")/bed.sh"
@@ -11,7 +11,8 @@ start)
   PATH=$dir:$PATH setsid nsenter --net="$B/ns/net" --mount="$B/ns/mnt" \
     "$dir/containerd" --config "$B/conf/config.toml" >>"$B/logs/containerd.log" 2>&1 </dev/null &
   echo $! >"$B/run/containerd.pid"
-  if ! "$CRIBED" ready -sock "$SOCKET" -timeout 20s; then
+  case $(cat "$B/run/version") in *-workloadnet) network=false ;; *) network=true ;; esac
+  if ! "$CRIBED" ready -sock "$SOCKET" -timeout 20s -network=$network; then
     tail -20 "$B/logs/containerd.log" >&2
     exit 1
   fi

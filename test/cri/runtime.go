@@ -28,6 +28,8 @@ type PodSpec struct {
 	// HostNetwork puts the pod into the node's network namespace.
 	HostNetwork bool
 	Labels      map[string]string
+	// Config, if set, changes what the runtime is asked for.
+	Config func(*runtimeapi.PodSandboxConfig)
 }
 
 // Pod is a pod that was made, and the truth about it for tests.
@@ -80,21 +82,25 @@ func cgroupParent(socket string) string {
 	return ""
 }
 
-// Ready waits until the runtime and its network are ready.
-func (r *Runtime) Ready(ctx context.Context) error {
+// Ready waits until the runtime's conditions are true: those given, or else that
+// the runtime and its network are ready.
+func (r *Runtime) Ready(ctx context.Context, conditions ...string) error {
+	if conditions == nil {
+		conditions = []string{runtimeapi.RuntimeReady, runtimeapi.NetworkReady}
+	}
 	for {
-		status, err := r.service.Status(ctx, &runtimeapi.StatusRequest{})
+		is, err := r.Conditions(ctx)
 		if err == nil {
 			ready := 0
-			for _, c := range status.Status.Conditions {
-				if c.Status && (c.Type == runtimeapi.RuntimeReady || c.Type == runtimeapi.NetworkReady) {
+			for _, c := range conditions {
+				if is[c].GetStatus() {
 					ready++
 				}
 			}
-			if ready == 2 {
+			if ready == len(conditions) {
 				return nil
 			}
-			err = fmt.Errorf("conditions %v", status.Status.Conditions)
+			err = fmt.Errorf("conditions %v", is)
 		}
 		select {
 		case <-ctx.Done():
@@ -102,6 +108,19 @@ func (r *Runtime) Ready(ctx context.Context) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// Conditions returns what the runtime says of its state, by type.
+func (r *Runtime) Conditions(ctx context.Context) (map[string]*runtimeapi.RuntimeCondition, error) {
+	status, err := r.service.Status(ctx, &runtimeapi.StatusRequest{})
+	if err != nil {
+		return nil, err
+	}
+	conditions := map[string]*runtimeapi.RuntimeCondition{}
+	for _, c := range status.Status.Conditions {
+		conditions[c.Type] = c
+	}
+	return conditions, nil
 }
 
 // Version returns the runtime's name and version.
@@ -171,7 +190,7 @@ func (r *Runtime) podConfig(p *Pod) *runtimeapi.PodSandboxConfig {
 		namespaces.Network = runtimeapi.NamespaceMode_NODE
 		hostname = "" // runc: "unable to set hostname without a private UTS namespace"
 	}
-	return &runtimeapi.PodSandboxConfig{
+	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: p.UID},
 		Hostname: hostname,
 		Labels:   labels,
@@ -183,6 +202,10 @@ func (r *Runtime) podConfig(p *Pod) *runtimeapi.PodSandboxConfig {
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: namespaces},
 		},
 	}
+	if p.Config != nil {
+		p.Config(config)
+	}
+	return config
 }
 
 // StartContainer runs command in a new busybox container of the pod and returns

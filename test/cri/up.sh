@@ -1,6 +1,9 @@
 #!/bin/bash
 # A node with a real container runtime, all of it below $CRIBED_DIR.
-#   usage: up.sh [1.6|2.2|2.4]
+#   usage: up.sh [1.6|2.2|2.4|1.7-workloadnet|2.2-workloadnet]
+#
+# A containerd "-workloadnet" has cniproxy in go-cni's place: its network is ready
+# when the collector that serves $WORKLOADNET_SOCKET is.
 #
 # The node is a network and a mount namespace. In the mount namespace
 # /run/containerd and /var/lib/cni are the bed's own, so that beds share nothing

@@ -27,7 +27,7 @@ const usage = `usage: cribed <command> [flags] [arguments]
   events print container events, for -for 10s [-slow 1s between two]
   rm     stop and remove the sandboxes whose ids begin with the arguments
   rmall  stop and remove all sandboxes [-par 4]
-  ready  wait until the runtime and its network are ready [-timeout 20s]
+  ready  wait until the runtime and its network are ready [-timeout 20s] [-network=false]
   image  write the images of the references to -o file: -busybox /usr/bin/busybox ref...
 
 flags of all but image: -sock, default $CRIBED_DIR/run/containerd.sock
@@ -60,6 +60,7 @@ func run(command string, args []string) error {
 		duration = flags.Duration("for", 10*time.Second, "how long to follow events")
 		slow     = flags.Duration("slow", 0, "pause between two events")
 		timeout  = flags.Duration("timeout", 20*time.Second, "how long to wait")
+		network  = flags.Bool("network", true, "wait for the network, too")
 		output   = flags.String("o", "", "image file to write")
 		busybox  = flags.String("busybox", "/usr/bin/busybox", "static busybox")
 	)
@@ -116,6 +117,9 @@ func run(command string, args []string) error {
 	case "ready":
 		ctx, cancel := context.WithTimeout(ctx, *timeout)
 		defer cancel()
+		if !*network {
+			return runtime.Ready(ctx, runtimeapi.RuntimeReady)
+		}
 		return runtime.Ready(ctx)
 	case "image":
 		return writeImages(*output, *busybox, flags.Args())
