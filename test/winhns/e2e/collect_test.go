@@ -68,8 +68,9 @@ func TestEveryValueIsOnThePage(t *testing.T) {
 				bed := node{simhns.New(t), n, textOnly}
 				want := bed.put(0)
 				startRuntime(t, bed.Dir)
-				interval := time.Second
-				if n > 50 {
+				// Long enough for Wine to run a good part of the vfpctrl.exe.
+				interval := 2 * time.Second
+				if n > 3 {
 					interval = 10 * time.Second
 				}
 				c := startCollector(t, bed.Dir, interval)

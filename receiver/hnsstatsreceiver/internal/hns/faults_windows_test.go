@@ -51,11 +51,11 @@ func TestSimulatedFaults(t *testing.T) {
 
 		"vfpctrl exits 1":                  {set: answering("vfp/"+bad.Port+".rc", "1"), want: "vfpctrl failed with exit code 1", hnsGoesOn: true},
 		"vfpctrl prints ERROR with exit 0": {set: answering("vfp/"+bad.Port+".json", "ERROR: failed to open port\nError (5): Access is denied.\n"), want: "vfpctrl refused: ERROR: failed to open port Error (5): Access is denied.", hnsGoesOn: true},
-		"vfpctrl hangs":                    {set: answering("vfp/"+bad.Port+".delay", "60000"), want: "no answer within 4s and was killed", hnsGoesOn: true},
+		"vfpctrl hangs":                    {set: answering("vfp/"+bad.Port+".delay", "600000"), want: "no answer within 10s and was killed", hnsGoesOn: true},
 		"vfpctrl hangs with a child": {set: func(d simhns.Dir) {
-			d.Write("vfp/"+bad.Port+".delay", "60000")
-			d.Write("vfp/"+bad.Port+".child", "60000")
-		}, want: "no answer within 4s and was killed", hnsGoesOn: true},
+			d.Write("vfp/"+bad.Port+".delay", "600000")
+			d.Write("vfp/"+bad.Port+".child", "600000")
+		}, want: "no answer within 10s and was killed", hnsGoesOn: true},
 		"vfpctrl prints 10 MB":               {set: answering("vfp/"+bad.Port+".json", strings.Repeat("0123456789abcdef", 10<<20/16)), want: "printed more than 262144 bytes and was killed", hnsGoesOn: true},
 		"vfpctrl prints JSON that is cut":    {set: answering("vfp/"+bad.Port+".json", simhns.NumberedVFP(1).JSON()[:300]), want: "no valid JSON", hnsGoesOn: true},
 		"vfpctrl prints something else":      {set: answering("vfp/"+bad.Port+".json", "Usage: vfpctrl"), want: "no port counters in vfpctrl's answer: Usage: vfpctrl", hnsGoesOn: true},
@@ -79,7 +79,10 @@ func TestSimulatedFaults(t *testing.T) {
 				d.PutNumbered(i)
 			}
 			cfg := vfpConfig()
-			cfg.VFP.Timeout = 4 * time.Second
+			cfg.VFP.Timeout = patient
+			if strings.Contains(name, "hangs") {
+				cfg.VFP.Timeout = 10 * time.Second
+			}
 			s, _ := startedReal(t, cfg)
 			require.NoError(t, readWine(t, s).err)
 

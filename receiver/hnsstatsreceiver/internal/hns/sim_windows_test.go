@@ -139,7 +139,9 @@ func TestSimulatedHNS(t *testing.T) {
 		d.PutStats(pod.ID, simhns.NumberedStats(902))
 		d.PutVFP(pod.Port, simhns.NumberedVFP(902), false)
 		t.Run("endpoints", func(t *testing.T) {
-			s, _ := startedReal(t, vfpConfig())
+			cfg := vfpConfig()
+			cfg.VFP.Timeout = patient
+			s, _ := startedReal(t, cfg)
 			r := readWine(t, s)
 			require.NoError(t, r.err)
 			assertNumbered(t, r, 902)
