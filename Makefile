@@ -108,7 +108,7 @@ test-windows: bin/otelcol-retina-amd64.exe ## Windows binaries under Wine, again
 	test/winhns/setup.sh
 	CGO_ENABLED=1 CC=x86_64-w64-mingw32-gcc GOOS=windows go test -race -exec $(WINE) ./receiver/hnsstatsreceiver/internal/hns
 	GOOS=windows CGO_ENABLED=0 go test -exec $(WINE) ./extension/podidentityextension/internal/source/statefile
-	cd test/winhns/e2e && go vet ./... && go test -count=1 -timeout 30m ./...
+	cd test/winhns/e2e && go vet ./... && go test -count=1 -timeout 40m ./...
 
 .PHONY: kube-apiserver
 kube-apiserver: ## Build a real Kubernetes API server for the tests (8 minutes when cold)
