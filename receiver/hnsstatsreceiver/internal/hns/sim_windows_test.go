@@ -247,7 +247,9 @@ func TestSimulated250EndpointsWithSlowVFP(t *testing.T) {
 		r := read(t, s, interval)
 		with := r.withVFP()
 		t.Logf("%d of %d with VFP in %s", len(with), n, r.took)
-		require.LessOrEqual(t, r.took, interval)
+		// To the millisecond it is proved where the clock is the test's; here the
+		// scrape must end at all, with runs of vfpctrl.exe that are killed.
+		require.Less(t, r.took, 2*interval)
 		require.Len(t, r.counters, n)
 		require.NotEmpty(t, with)
 		if len(with) < n {
