@@ -87,12 +87,24 @@ func (s *service) attach(ctx context.Context, ns *veth.NetNS, a *journal.Attachm
 	if a.Addresses, err = s.pool.Allocate(a.At); err != nil {
 		return err
 	}
-	undo = append(undo, func() { s.pool.Return(a.Addresses) })
+	stuck := false // the link could not be deleted, and has the addresses
+	undo = append(undo, func() {
+		if stuck {
+			s.pool.Release(a.Addresses, time.Now())
+		} else {
+			s.pool.Return(a.Addresses)
+		}
+	})
 
+	// Before the link, so that whoever sees it knows whose it is.
+	if err := s.publisher.Publish(record(a)); err != nil {
+		return err
+	}
+	undo = append(undo, func() { s.publisher.End(a.WorkloadID, time.Now()) })
 	if link, err = s.connect(ctx, ns, a); err != nil {
 		return err
 	}
-	undo = append(undo, func() { s.disconnect(link, a) })
+	undo = append(undo, func() { stuck = !s.disconnect(link, a) })
 	made := link.Link()
 	a.MAC, a.HostInterface, a.HostIndex = made.MAC.String(), made.HostName, made.HostIndex
 
@@ -103,10 +115,6 @@ func (s *service) attach(ctx context.Context, ns *veth.NetNS, a *journal.Attachm
 	if err := s.network.Mark(a.HostIndex, a.WorkloadID); err != nil {
 		return err
 	}
-	if err := s.publisher.Publish(record(a)); err != nil {
-		return err
-	}
-	undo = append(undo, func() { s.publisher.End(a.WorkloadID, time.Now()) })
 	// The last chance for a caller that has hung up: it won't detach.
 	if err := ctx.Err(); err != nil {
 		return err
@@ -128,12 +136,14 @@ func (s *service) connect(ctx context.Context, ns *veth.NetNS, a *journal.Attach
 }
 
 // disconnect takes a link back. If that fails, the reaper keeps trying.
-func (s *service) disconnect(link *veth.Creation, a *journal.Attachment) {
-	if err := link.Undo(); err != nil {
+func (s *service) disconnect(link *veth.Creation, a *journal.Attachment) bool {
+	err := link.Undo()
+	if err != nil {
 		s.logger.Error("Cannot delete the link of a failed attachment; it will be tried again",
 			zap.String("workload_id", a.WorkloadID), zap.String("interface", a.HostInterface), zap.Error(err))
 		s.reaper.add(link.Link().HostIndex)
 	}
+	return err == nil
 }
 
 // record is a's identity, as podidentity takes it.

@@ -195,7 +195,9 @@ func TestNamed(t *testing.T) {
 			require.Equal(t, pod.Name, p.name, "a data point stamped %s, %s after the pod was asked for", p.at.Format(time.StampMicro), p.at.Sub(pod.Asked))
 			require.Equal(t, "attach", p.namespace)
 			require.Equal(t, pod.UID, p.uid)
-			require.Equal(t, pod.Addresses[0].String(), p.ip)
+			if p.ip != "" { // a point of the moment before the interface had its address
+				require.Equal(t, pod.Addresses[0].String(), p.ip)
+			}
 		}
 	})
 }
