@@ -71,7 +71,7 @@ func namespaceError(path string, err error) error {
 // attach gives a its network and fills in the rest of it. After an error nothing
 // is left of the attempt. The order is such that it may be cut short anywhere:
 // a link counts only once it is marked, and it is marked only once it is recorded.
-func (s *service) attach(ctx context.Context, ns *veth.NetNS, a *journal.Attachment) (err error) {
+func (s *service) attach(ctx context.Context, ns *veth.NetNS, a *journal.Attachment) error {
 	var undo []func()
 	var link *veth.Creation
 	done := false // not err: a panic is undone as well
@@ -83,16 +83,20 @@ func (s *service) attach(ctx context.Context, ns *veth.NetNS, a *journal.Attachm
 			link.Close()
 		}
 	}()
+	pool, _, err := s.addresses.Known()
+	if err != nil {
+		return err
+	}
 	a.At = time.Now().UTC()
-	if a.Addresses, err = s.pool.Allocate(a.At); err != nil {
+	if a.Addresses, err = pool.Allocate(a.At); err != nil {
 		return err
 	}
 	stuck := false // the link could not be deleted, and has the addresses
 	undo = append(undo, func() {
 		if stuck {
-			s.pool.Release(a.Addresses, time.Now())
+			pool.Release(a.Addresses, time.Now())
 		} else {
-			s.pool.Return(a.Addresses)
+			pool.Return(a.Addresses)
 		}
 	})
 
@@ -197,7 +201,7 @@ func (s *service) forget(a *journal.Attachment) error {
 func (s *service) drop(a *journal.Attachment, at time.Time) {
 	s.publisher.End(a.WorkloadID, at)
 	s.table.remove(a)
-	s.pool.Release(a.Addresses, at)
+	s.addresses.Release(a.Addresses, at)
 }
 
 // statusCodes are the codes of the errors that callers can tell apart.
@@ -208,6 +212,7 @@ var statusCodes = []struct {
 	{context.DeadlineExceeded, codes.DeadlineExceeded},
 	{context.Canceled, codes.Canceled},
 	{ipam.ErrFull, codes.ResourceExhausted},
+	{errNoPrefix, codes.Unavailable},
 	{journal.ErrStorage, codes.Unavailable},
 	{veth.ErrNotNetNS, codes.InvalidArgument},
 	{veth.ErrOwnNetNS, codes.InvalidArgument},
