@@ -64,9 +64,9 @@ func (e *workloadnetExtension) awaitPodCIDRs(ctx context.Context, client *podcid
 		e.service.report(componentstatus.NewRecoverableErrorEvent(err))
 	default:
 		if err = e.use(prefixes); err != nil {
+			e.service.addresses.Unknown(err)
 			e.logger.Error("The node's podCIDRs cannot be used", zap.Error(err))
 			e.service.report(componentstatus.NewPermanentErrorEvent(err))
-			e.service.addresses.Unknown(err)
 			return
 		}
 		e.logger.Info("The node's podCIDRs are known", zap.Stringers("prefixes", prefixes))
