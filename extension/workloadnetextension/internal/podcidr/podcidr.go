@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -43,7 +44,9 @@ func NewClient(rc *rest.Config, node string) (*Client, error) {
 	rc = rest.CopyConfig(rc)
 	rc.GroupVersion = &schema.GroupVersion{Version: "v1"}
 	rc.APIPath = "/api"
-	rc.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
+	scheme := runtime.NewScheme() // of what a refusal is made of, and nothing else
+	metav1.AddToGroupVersion(scheme, *rc.GroupVersion)
+	rc.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	// JSON: of the node's fields, one is wanted.
 	rc.ContentType, rc.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	hc, err := rest.HTTPClientFor(rc)
@@ -64,7 +67,11 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 func (c *Client) Get(ctx context.Context) ([]netip.Prefix, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	body, err := c.rest.Get().Resource("nodes").Name(c.node).Do(ctx).Raw()
+	result := c.rest.Get().Resource("nodes").Name(c.node).Do(ctx)
+	if err := result.Error(); err != nil { // Raw's error lacks the server's reason
+		return nil, fmt.Errorf("get node %q: %w", c.node, err)
+	}
+	body, err := result.Raw()
 	if err != nil {
 		return nil, fmt.Errorf("get node %q: %w", c.node, err)
 	}

@@ -88,7 +88,7 @@ func TestGetForbidden(t *testing.T) {
 	})
 	_, err := c.Get(context.Background())
 	assert.True(t, apierrors.IsForbidden(err), "%v", err)
-	assert.ErrorContains(t, err, `get node "node-1": `)
+	assert.EqualError(t, err, `get node "node-1": nodes "node-1" is forbidden`)
 }
 
 func TestAwait(t *testing.T) {
