@@ -71,7 +71,7 @@ func namespaceError(path string, err error) error {
 // attach gives a its network and fills in the rest of it. After an error nothing
 // is left of the attempt. The order is such that it may be cut short anywhere:
 // a link counts only once it is marked, and it is marked only once it is recorded.
-func (s *service) attach(ctx context.Context, ns *veth.NetNS, a *journal.Attachment) (err error) {
+func (s *service) attach(ctx context.Context, ns *veth.NetNS, a *journal.Attachment) error {
 	var undo []func()
 	var link *veth.Creation
 	done := false // not err: a panic is undone as well
@@ -83,16 +83,32 @@ func (s *service) attach(ctx context.Context, ns *veth.NetNS, a *journal.Attachm
 			link.Close()
 		}
 	}()
-	a.At = time.Now().UTC()
-	if a.Addresses, err = s.pool.Allocate(a.At); err != nil {
+	pool, _, err := s.addresses.Known()
+	if err != nil {
 		return err
 	}
-	undo = append(undo, func() { s.pool.Return(a.Addresses) })
+	a.At = time.Now().UTC()
+	if a.Addresses, err = pool.Allocate(a.At); err != nil {
+		return err
+	}
+	stuck := false // the link could not be deleted, and has the addresses
+	undo = append(undo, func() {
+		if stuck {
+			pool.Release(a.Addresses, time.Now())
+		} else {
+			pool.Return(a.Addresses)
+		}
+	})
 
+	// Before the link, so that whoever sees it knows whose it is.
+	if err := s.publisher.Publish(record(a)); err != nil {
+		return err
+	}
+	undo = append(undo, func() { s.publisher.End(a.WorkloadID, time.Now()) })
 	if link, err = s.connect(ctx, ns, a); err != nil {
 		return err
 	}
-	undo = append(undo, func() { s.disconnect(link, a) })
+	undo = append(undo, func() { stuck = !s.disconnect(link, a) })
 	made := link.Link()
 	a.MAC, a.HostInterface, a.HostIndex = made.MAC.String(), made.HostName, made.HostIndex
 
@@ -103,10 +119,6 @@ func (s *service) attach(ctx context.Context, ns *veth.NetNS, a *journal.Attachm
 	if err := s.network.Mark(a.HostIndex, a.WorkloadID); err != nil {
 		return err
 	}
-	if err := s.publisher.Publish(record(a)); err != nil {
-		return err
-	}
-	undo = append(undo, func() { s.publisher.End(a.WorkloadID, time.Now()) })
 	// The last chance for a caller that has hung up: it won't detach.
 	if err := ctx.Err(); err != nil {
 		return err
@@ -128,12 +140,14 @@ func (s *service) connect(ctx context.Context, ns *veth.NetNS, a *journal.Attach
 }
 
 // disconnect takes a link back. If that fails, the reaper keeps trying.
-func (s *service) disconnect(link *veth.Creation, a *journal.Attachment) {
-	if err := link.Undo(); err != nil {
+func (s *service) disconnect(link *veth.Creation, a *journal.Attachment) bool {
+	err := link.Undo()
+	if err != nil {
 		s.logger.Error("Cannot delete the link of a failed attachment; it will be tried again",
 			zap.String("workload_id", a.WorkloadID), zap.String("interface", a.HostInterface), zap.Error(err))
 		s.reaper.add(link.Link().HostIndex)
 	}
+	return err == nil
 }
 
 // record is a's identity, as podidentity takes it.
@@ -187,7 +201,7 @@ func (s *service) forget(a *journal.Attachment) error {
 func (s *service) drop(a *journal.Attachment, at time.Time) {
 	s.publisher.End(a.WorkloadID, at)
 	s.table.remove(a)
-	s.pool.Release(a.Addresses, at)
+	s.addresses.Release(a.Addresses, at)
 }
 
 // statusCodes are the codes of the errors that callers can tell apart.
@@ -198,6 +212,7 @@ var statusCodes = []struct {
 	{context.DeadlineExceeded, codes.DeadlineExceeded},
 	{context.Canceled, codes.Canceled},
 	{ipam.ErrFull, codes.ResourceExhausted},
+	{errNoPrefix, codes.Unavailable},
 	{journal.ErrStorage, codes.Unavailable},
 	{veth.ErrNotNetNS, codes.InvalidArgument},
 	{veth.ErrOwnNetNS, codes.InvalidArgument},

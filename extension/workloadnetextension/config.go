@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configoptional"
 
 	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/ipam"
+	"github.com/otelcol-retina/otelcol-retina/internal/kubeapi"
 )
 
 const (
@@ -30,6 +32,8 @@ type Config struct {
 	// Prefixes are what addresses are given from. If both families are among
 	// them, every workload gets an address of each.
 	Prefixes []netip.Prefix `mapstructure:"prefixes"`
+	// K8s, if set, takes the podCIDRs of the node in Kubernetes for Prefixes.
+	K8s configoptional.Optional[K8sConfig] `mapstructure:"k8s"`
 	// CoolDown is how long an address rests before another workload gets it.
 	CoolDown time.Duration `mapstructure:"cool_down"`
 	// Identity is the ID of the podidentity extension that is told.
@@ -38,8 +42,32 @@ type Config struct {
 	Storage component.ID `mapstructure:"storage"`
 }
 
+// K8sConfig says how to ask Kubernetes for the node's podCIDRs.
+type K8sConfig struct {
+	// AuthType is how to authenticate; serviceAccount by default.
+	AuthType kubeapi.AuthType `mapstructure:"auth_type"`
+	// Context overrides the current context of the kubeconfig file.
+	Context string `mapstructure:"context"`
+	// Node is the node's name as Kubernetes knows it.
+	Node string `mapstructure:"node"`
+
+	// prevent unkeyed literal initialization
+	_ struct{}
+}
+
+// Validate refuses what cannot work.
+func (cfg *K8sConfig) Validate() error {
+	err := cfg.AuthType.Validate(cfg.Context)
+	if cfg.Node == "" {
+		err = errors.Join(err, errors.New("node: required: the node's name, for example ${env:K8S_NODE_NAME} "+
+			"with that variable set from spec.nodeName in the pod's manifest"))
+	}
+	return err
+}
+
 func createDefaultConfig() component.Config {
 	return &Config{
+		K8s:      configoptional.Default(K8sConfig{AuthType: kubeapi.AuthServiceAccount}),
 		Endpoint: defaultEndpoint,
 		CoolDown: time.Minute,
 		Identity: component.MustNewID("podidentity"),
@@ -48,7 +76,13 @@ func createDefaultConfig() component.Config {
 
 // Validate refuses what cannot work.
 func (cfg *Config) Validate() error {
-	errs := []error{cfg.validateEndpoint(), validatePrefixes(cfg.Prefixes)}
+	errs := []error{cfg.validateEndpoint()}
+	switch {
+	case !cfg.K8s.HasValue():
+		errs = append(errs, validatePrefixes(cfg.Prefixes))
+	case cfg.Prefixes != nil:
+		errs = append(errs, errors.New("prefixes: must not be set together with k8s, which takes the node's podCIDRs"))
+	}
 	if cfg.CoolDown < 0 {
 		errs = append(errs, fmt.Errorf("cool_down: %s: must be 0s or more", cfg.CoolDown))
 	}
@@ -75,7 +109,8 @@ func (cfg *Config) validateEndpoint() error {
 
 func validatePrefixes(prefixes []netip.Prefix) error {
 	if len(prefixes) == 0 {
-		return errors.New("prefixes: must have at least one prefix, such as 10.88.0.0/24; with one of each family, workloads get two addresses")
+		return errors.New("prefixes: must have at least one prefix, such as 10.88.0.0/24 (with one of each family, workloads get two addresses), " +
+			"unless k8s is set")
 	}
 	var errs []error
 	for i, p := range prefixes {

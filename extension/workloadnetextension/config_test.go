@@ -13,8 +13,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/confmaptest"
+
+	"github.com/otelcol-retina/otelcol-retina/internal/kubeapi"
 )
 
 func TestLoadConfig(t *testing.T) {
@@ -22,12 +25,17 @@ func TestLoadConfig(t *testing.T) {
 	require.NoError(t, err)
 	for name, want := range map[string]*Config{
 		"workloadnet": {
-			Endpoint: defaultEndpoint, CoolDown: time.Minute,
+			Endpoint: defaultEndpoint, CoolDown: time.Minute, K8s: configoptional.Default(K8sConfig{AuthType: kubeapi.AuthServiceAccount}),
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("10.88.0.0/24"), netip.MustParsePrefix("fd00:88::/64")},
 			Identity: component.MustNewID("podidentity"), Storage: component.MustNewID("file_storage"),
 		},
+		"workloadnet/k8s": {
+			Endpoint: defaultEndpoint, CoolDown: time.Minute,
+			K8s:      configoptional.Some(K8sConfig{AuthType: kubeapi.AuthServiceAccount, Node: "node-1"}),
+			Identity: component.MustNewID("podidentity"), Storage: component.MustNewID("file_storage"),
+		},
 		"workloadnet/all": {
-			Endpoint: "unix:///run/wn/s.sock", CoolDown: 5 * time.Second,
+			Endpoint: "unix:///run/wn/s.sock", CoolDown: 5 * time.Second, K8s: configoptional.Default(K8sConfig{AuthType: kubeapi.AuthServiceAccount}),
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 			Identity: component.MustNewIDWithName("podidentity", "mine"), Storage: component.MustNewIDWithName("file_storage", "net"),
 		},
@@ -51,6 +59,7 @@ func TestLoadConfig(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
+	k8s := func(c K8sConfig) configoptional.Optional[K8sConfig] { return configoptional.Some(c) }
 	prefix := func(s string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(s)} }
 	for _, tt := range []struct {
 		name   string
@@ -67,6 +76,9 @@ func TestValidate(t *testing.T) {
 		{"multicast", func(c *Config) { c.Prefixes = prefix("224.0.0.0/24") }, "prefixes: 224.0.0.0/24: must be of unicast addresses"},
 		{"IPv4 in IPv6", func(c *Config) { c.Prefixes = prefix("::ffff:10.0.0.0/120") }, "must be written as IPv4"},
 		{"overlap", func(c *Config) { c.Prefixes = append(prefix("10.0.0.0/8"), prefix("10.88.0.0/24")...) }, "prefixes: 10.88.0.0/24 overlaps 10.0.0.0/8"},
+		{"prefixes and k8s", func(c *Config) { c.K8s = k8s(K8sConfig{AuthType: "serviceAccount", Node: "n"}) }, "prefixes: must not be set together with k8s"},
+		{"k8s without a node", func(c *Config) { c.Prefixes, c.K8s = nil, k8s(K8sConfig{AuthType: "serviceAccount"}) }, "k8s: node: required"},
+		{"k8s with an unknown auth_type", func(c *Config) { c.Prefixes, c.K8s = nil, k8s(K8sConfig{AuthType: "x", Node: "n"}) }, `k8s: auth_type: "x" is not one of`},
 		{"no scheme", func(c *Config) { c.Endpoint = "/run/wn.sock" }, `endpoint: "/run/wn.sock": must be unix:// and the absolute path of a socket`},
 		{"another scheme", func(c *Config) { c.Endpoint = "tcp://localhost:80" }, `endpoint: "tcp://localhost:80": must be unix://`},
 		{"a relative path", func(c *Config) { c.Endpoint = "unix://run/wn.sock" }, `endpoint: "unix://run/wn.sock": must be unix://`},
@@ -79,9 +91,9 @@ func TestValidate(t *testing.T) {
 			cfg := createDefaultConfig().(*Config)
 			cfg.Prefixes = prefix("10.88.0.0/24")
 			cfg.Storage = component.MustNewID("file_storage")
-			require.NoError(t, cfg.Validate())
+			require.NoError(t, confmap.Validate(cfg))
 			tt.change(cfg)
-			assert.ErrorContains(t, cfg.Validate(), tt.want)
+			assert.ErrorContains(t, confmap.Validate(cfg), tt.want)
 		})
 	}
 }

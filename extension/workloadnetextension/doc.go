@@ -7,7 +7,7 @@
 // their network, over a gRPC service on a unix socket, and that therefore knows
 // whose an address is at the moment the address exists.
 //
-//	client ── Attach ──▶ service ─▶ ipam ─▶ veth ─▶ journal ─▶ podidentity.Publisher
+//	client ── Attach ──▶ service ─▶ ipam ─▶ podidentity.Publisher ─▶ veth ─▶ journal
 //	                        │
 //	                        └─▶ feed ─▶ watchers
 package workloadnetextension

@@ -20,7 +20,6 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/ipam"
 	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/journal"
 	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/metadata"
 	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/veth"
@@ -75,28 +74,16 @@ func (e *workloadnetExtension) start(ctx context.Context, host component.Host) e
 	if err != nil {
 		return err
 	}
-	pool, err := ipam.NewPool(e.cfg.Prefixes, e.cfg.CoolDown)
-	if err != nil {
-		return err
-	}
 	if e.telemetry, err = metadata.NewTelemetryBuilder(e.settings); err != nil {
 		return err
 	}
 	e.service = newService(e.logger, publisher, e.telemetry, func(event *componentstatus.Event) { componentstatus.ReportStatus(host, event) })
-	e.service.pool = pool
-	e.service.prefixes = e.cfg.Prefixes
+	e.service.addresses.coolDown = e.cfg.CoolDown
 	if err := e.service.observe(); err != nil {
 		return err
 	}
 	if err := e.openJournal(ctx, store); err != nil {
 		return err
-	}
-	changed, err := veth.EnableForwarding(e.cfg.Prefixes)
-	if err != nil {
-		return err
-	}
-	if len(changed) > 0 {
-		e.logger.Info("Switched on forwarding of packets on this node", zap.Strings("set_to_1", changed))
 	}
 	return e.serve()
 }
@@ -138,6 +125,11 @@ func (e *workloadnetExtension) openJournal(ctx context.Context, store storage.Ex
 	}
 	run, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel
+	if err := e.usePrefixes(run); err != nil {
+		watch.Close()
+		watch.Drain()
+		return err
+	}
 	e.goroutines.Go(func() { e.service.reaper.run(run) })
 	if err := e.service.reconcile(loaded); err != nil {
 		watch.Close()
@@ -146,6 +138,13 @@ func (e *workloadnetExtension) openJournal(ctx context.Context, store storage.Ex
 	}
 	e.goroutines.Go(func() { e.service.watchLinks(run, watch) })
 	return nil
+}
+
+func (e *workloadnetExtension) usePrefixes(run context.Context) error {
+	if e.cfg.K8s.HasValue() {
+		return e.usePodCIDRs(run, *e.cfg.K8s.Get())
+	}
+	return e.use(e.cfg.Prefixes)
 }
 
 func (e *workloadnetExtension) serve() error {
@@ -160,8 +159,9 @@ func (e *workloadnetExtension) serve() error {
 			e.service.report(componentstatus.NewFatalErrorEvent(fmt.Errorf("endpoint: %q: %w", e.cfg.Endpoint, err)))
 		}
 	})
+	_, prefixes, _ := e.service.addresses.Known()
 	e.logger.Info("Workload network service ready", zap.String("endpoint", e.cfg.Endpoint),
-		zap.Stringers("prefixes", e.cfg.Prefixes), zap.Int("attachments", e.service.table.len()))
+		zap.Stringers("prefixes", prefixes), zap.Int("attachments", e.service.table.len()))
 	return nil
 }
 

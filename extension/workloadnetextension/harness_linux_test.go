@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/extension"
 	"go.opentelemetry.io/collector/extension/extensiontest"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
@@ -97,7 +98,7 @@ func (n *node) start() *node {
 
 func (n *node) tryStart() error {
 	n.tb.Helper()
-	require.NoError(n.tb, n.cfg.Validate())
+	require.NoError(n.tb, confmap.Validate(n.cfg))
 	n.host = &host{extensions: map[component.ID]component.Component{}, events: make(chan *componentstatus.Event, 100)}
 	n.addStorage()
 	identityFactory := podidentityextension.NewFactory()

@@ -138,19 +138,19 @@ func (s *service) adopt(links []veth.Found) error {
 // claim takes the addresses that are in use, and those that are cooling down.
 func (s *service) claim(loaded journal.Loaded, gone []*journal.Attachment) {
 	for _, a := range s.table.all() {
-		s.pool.Claim(a.Addresses)
+		s.addresses.Claim(a.Addresses)
 	}
 	now := time.Now()
 	for _, r := range loaded.Released {
 		if r.At.After(now) { // the clock was set back
 			r.At = now
 		}
-		s.pool.Claim(r.Addresses)
-		s.pool.Release(r.Addresses, r.At)
+		s.addresses.Claim(r.Addresses)
+		s.addresses.Release(r.Addresses, r.At)
 	}
 	for _, a := range gone {
-		s.pool.Claim(a.Addresses)
-		s.pool.Release(a.Addresses, now)
+		s.addresses.Claim(a.Addresses)
+		s.addresses.Release(a.Addresses, now)
 		if err := s.stored(s.journal.Release(a, now)); err != nil {
 			continue // it is gone all the same, and found to be so again at the next start
 		}

@@ -5,7 +5,6 @@ package workloadnetextension
 
 import (
 	"context"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/ipam"
 	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/journal"
 	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/metadata"
 	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/veth"
@@ -33,12 +31,11 @@ type service struct {
 	telemetry *metadata.TelemetryBuilder
 	report    func(*componentstatus.Event)
 
-	table    *table
-	prefixes []netip.Prefix
-	pool     *ipam.Pool
-	network  veth.Network
-	journal  *journal.Journal
-	reaper   *reaper
+	table     *table
+	addresses *addresses
+	network   veth.Network
+	journal   *journal.Journal
+	reaper    *reaper
 
 	stopping chan struct{} // closed when watches are to end
 
@@ -49,7 +46,7 @@ type service struct {
 func newService(logger *zap.Logger, publisher podidentity.Publisher, telemetry *metadata.TelemetryBuilder, report func(*componentstatus.Event)) *service {
 	return &service{
 		logger: logger, publisher: publisher, telemetry: telemetry, report: report,
-		table: newTable(), reaper: newReaper(veth.Network{}, logger), stopping: make(chan struct{}),
+		table: newTable(), addresses: &addresses{}, reaper: newReaper(veth.Network{}, logger), stopping: make(chan struct{}),
 	}
 }
 
@@ -69,7 +66,11 @@ func (s *service) observe() error {
 		states[state] = metric.WithAttributeSet(attribute.NewSet(attribute.String("state", state)))
 	}
 	return s.telemetry.RegisterExtensionWorkloadnetAddressesCallback(func(_ context.Context, o metric.Int64Observer) error {
-		counts := s.pool.Counts(time.Now())
+		pool, _, err := s.addresses.Known()
+		if err != nil {
+			return nil // nothing to count yet
+		}
+		counts := pool.Counts(time.Now())
 		o.Observe(int64(counts.Used), states["used"])
 		o.Observe(int64(counts.Cooling), states["cooling"])
 		o.Observe(int64(counts.Free), states["free"])
@@ -79,11 +80,15 @@ func (s *service) observe() error {
 
 // Status implements the service.
 func (s *service) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
-	counts := s.pool.Counts(time.Now())
+	pool, prefixes, err := s.addresses.Known()
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	counts := pool.Counts(time.Now())
 	answer := &pb.StatusResponse{
 		Attachments: uint32(s.table.len()), Free: uint32(counts.Free), Cooling: uint32(counts.Cooling),
 	}
-	for _, p := range s.prefixes {
+	for _, p := range prefixes {
 		answer.Prefixes = append(answer.Prefixes, p.String())
 	}
 	return answer, nil

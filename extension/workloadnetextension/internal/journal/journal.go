@@ -5,8 +5,10 @@ package journal
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -36,6 +38,8 @@ type Journal struct {
 
 	// shards belong to the writer.
 	shards [numShards]shard
+
+	prefixes []netip.Prefix // that were there when it was opened
 }
 
 // change is a change that its maker waits for, at most for the timeout.
@@ -86,10 +90,14 @@ func (j *Journal) load(ctx context.Context) (Loaded, error) {
 	for i := range ops {
 		ops[i] = storage.GetOperation(shardKey(i))
 	}
-	if err := j.client.Batch(ctx, ops...); err != nil {
+	prefixes := storage.GetOperation(prefixesKey)
+	if err := j.client.Batch(ctx, append(slices.Clone(ops), prefixes)...); err != nil {
 		return Loaded{}, fmt.Errorf("%w: read the attachments: %w", ErrStorage, err)
 	}
 	loaded := Loaded{Damaged: map[string]error{}}
+	if err := j.loadPrefixes(prefixes.Value); err != nil {
+		loaded.Damaged[prefixesKey] = err
+	}
 	for i, op := range ops {
 		j.shards[i].attachments = map[string]*Attachment{}
 		if op.Value == nil {
@@ -264,6 +272,34 @@ func (j *Journal) store(touched map[int]bool) error {
 	defer cancel()
 	if err := j.client.Batch(ctx, ops...); err != nil {
 		return fmt.Errorf("%w: write the attachments: %w", ErrStorage, err)
+	}
+	return nil
+}
+
+// prefixesKey is where the prefixes are kept that were learned, not configured.
+const prefixesKey = "prefixes"
+
+func (j *Journal) loadPrefixes(value []byte) error {
+	if value == nil {
+		return nil
+	}
+	return json.Unmarshal(value, &j.prefixes)
+}
+
+// Prefixes returns the prefixes that were kept when the journal was opened, nil
+// if none were.
+func (j *Journal) Prefixes() []netip.Prefix { return j.prefixes }
+
+// PutPrefixes keeps prefixes.
+func (j *Journal) PutPrefixes(ctx context.Context, prefixes []netip.Prefix) error {
+	value, err := json.Marshal(prefixes)
+	if err != nil {
+		return fmt.Errorf("%w: encode the prefixes: %w", ErrStorage, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, j.timeout)
+	defer cancel()
+	if err := j.client.Set(ctx, prefixesKey, value); err != nil {
+		return fmt.Errorf("%w: write the prefixes: %w", ErrStorage, err)
 	}
 	return nil
 }

@@ -5,11 +5,8 @@ package k8s
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,52 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // restConfig returns how to reach and authenticate to the API server. Its
 // errors are about the machine's set-up: no retry mends them.
 func restConfig(cfg *Config) (*rest.Config, error) {
-	var rc *rest.Config
-	var err error
-	switch cfg.AuthType {
-	case AuthKubeConfig:
-		rc, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-			clientcmd.NewDefaultClientConfigLoadingRules(),
-			&clientcmd.ConfigOverrides{CurrentContext: cfg.Context},
-		).ClientConfig()
-		if err != nil {
-			return nil, fmt.Errorf("auth_type %s: read the kubeconfig ($KUBECONFIG, else ~/.kube/config): %w", cfg.AuthType, err)
-		}
-	case AuthServiceAccount:
-		rc, err = rest.InClusterConfig()
-		if err != nil {
-			return nil, fmt.Errorf("auth_type %s: read the service account of the collector's pod "+
-				"(outside of a pod use auth_type %s): %w", cfg.AuthType, AuthKubeConfig, err)
-		}
-	case AuthNone:
-		host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
-		if host == "" || port == "" {
-			return nil, fmt.Errorf("auth_type %s: find the API server: %w", cfg.AuthType,
-				errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be set"))
-		}
-		rc = &rest.Config{
-			Host:            "https://" + net.JoinHostPort(host, port),
-			TLSClientConfig: rest.TLSClientConfig{Insecure: true},
-		}
-	default:
-		return nil, fmt.Errorf("auth_type %q is unknown", cfg.AuthType)
-	}
-	if cfg.AuthType != AuthKubeConfig {
-		// The API server's service address is inside the cluster, where the
-		// proxy that the environment may name for the outside can't reach.
-		rc.Proxy = http.ProxyURL(nil)
-	}
-	// Protobuf costs a fraction of JSON to decode.
-	rc.ContentType = runtime.ContentTypeProtobuf
-	rc.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	rc.UserAgent = "otelcol-retina/podidentity"
-	return rc, nil
+	return cfg.AuthType.RESTConfig(cfg.Context, "otelcol-retina/podidentity")
 }
 
 // podsClient lists and watches pods in every namespace. It is client-go's REST

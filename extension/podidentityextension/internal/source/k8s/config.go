@@ -6,21 +6,18 @@ package k8s
 import (
 	"errors"
 	"fmt"
+
+	"github.com/otelcol-retina/otelcol-retina/internal/kubeapi"
 )
 
-// AuthType is how the source authenticates to the API server. Its values are
-// those of the Collector's other Kubernetes components.
-type AuthType string
+// AuthType is how the source authenticates to the API server.
+type AuthType = kubeapi.AuthType
 
+// The ways to authenticate.
 const (
-	// AuthServiceAccount uses the token that Kubernetes mounts into the
-	// collector's own pod.
-	AuthServiceAccount AuthType = "serviceAccount"
-	// AuthKubeConfig uses the kubeconfig file that kubectl would: $KUBECONFIG,
-	// else ~/.kube/config.
-	AuthKubeConfig AuthType = "kubeConfig"
-	// AuthNone sends no credentials and does not verify the server.
-	AuthNone AuthType = "none"
+	AuthServiceAccount = kubeapi.AuthServiceAccount
+	AuthKubeConfig     = kubeapi.AuthKubeConfig
+	AuthNone           = kubeapi.AuthNone
 )
 
 // Scope is which pods the source watches.
@@ -57,16 +54,7 @@ func NewDefaultConfig() *Config {
 // Validate reports every key whose value can't work.
 func (c *Config) Validate() error {
 	var errs []error
-	switch c.AuthType {
-	case AuthServiceAccount, AuthKubeConfig, AuthNone:
-	default:
-		errs = append(errs, fmt.Errorf("auth_type: %q is not one of %q, %q, %q",
-			c.AuthType, AuthServiceAccount, AuthKubeConfig, AuthNone))
-	}
-	if c.Context != "" && c.AuthType != AuthKubeConfig {
-		errs = append(errs, fmt.Errorf("context: %q has a meaning only with auth_type %q, which is %q",
-			c.Context, AuthKubeConfig, c.AuthType))
-	}
+	errs = append(errs, c.AuthType.Validate(c.Context))
 	switch c.Scope {
 	case ScopeNode:
 		if c.Node == "" {
