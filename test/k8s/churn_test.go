@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -28,7 +30,7 @@ const (
 	churnPods    = 10_000
 	churnRate    = 200 // replaced pods a second, where the machine can
 	churnTotal   = 60 * churnRate
-	churnWorkers = 8
+	churnWorkers = 16
 	cutEvery     = 5 * time.Second
 )
 
@@ -208,6 +210,15 @@ func (c *churn) take(ctx context.Context, n int, name string) error {
 	return nil
 }
 
+// stop reports that the containers of a number's pod have finished.
+func (c *churn) stop(ctx context.Context, number int, phase corev1.PodPhase) error {
+	v4, v6 := addresses(number)
+	old := c.holders[number]
+	_, err := c.report(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: old.name, UID: types.UID(old.uid)}},
+		func(s *corev1.PodStatus) { runs(s, v4, v6); stopped(s); s.Phase = phase })
+	return err
+}
+
 func (c *churn) run(t *testing.T, from, to int) {
 	t.Helper()
 	c.each(t, from, to, churnRate, func(ctx context.Context, n int) error { return c.replace(ctx, n) })
@@ -235,22 +246,17 @@ func (c *churn) replace(ctx context.Context, n int) error {
 			return err
 		}
 	case 2: // completes, and stays around after the heir has come
-		pod, err := c.get(ctx, old.name)
-		if err != nil {
-			return err
-		}
 		freed = time.Now()
-		if _, err := c.report(ctx, pod, func(s *corev1.PodStatus) { stopped(s); s.Phase = corev1.PodSucceeded }); err != nil {
+		if err := c.stop(ctx, number, corev1.PodSucceeded); err != nil {
 			return err
 		}
 		after = func() error { return c.remove(ctx, old.name) }
 	case 3: // is deleted; its containers stop; its object goes last
-		pod, err := c.terminate(ctx, old.name)
-		if err != nil {
+		if err := c.terminate(ctx, old.name); err != nil {
 			return err
 		}
 		freed = time.Now()
-		if _, err := c.report(ctx, pod, stopped); err != nil {
+		if err := c.stop(ctx, number, corev1.PodRunning); err != nil {
 			return err
 		}
 		after = func() error { return c.remove(ctx, old.name) }

@@ -163,7 +163,9 @@ func theTruth(t testing.TB, client kubernetes.Interface) truth {
 			continue
 		}
 		for _, ip := range p.Status.PodIPs {
-			require.NotContains(t, tr.holder, ip.IP, "two live pods with one address")
+			if other := tr.holder[ip.IP]; other != "" {
+				require.FailNow(t, "two live pods with one address", "%s: %s and %s", ip.IP, other, p.UID)
+			}
 			tr.holder[ip.IP] = string(p.UID)
 		}
 	}

@@ -72,7 +72,8 @@ func TestLives(t *testing.T) {
 	t.Run("deleting pod holds its address until its containers are gone", func(t *testing.T) {
 		a := pod(k.run(ctx, "web-3", "10.9.1.3"))
 		holds(t, "10.9.1.3", a)
-		a = pod(k.terminate(ctx, "web-3"))
+		require.NoError(t, k.terminate(ctx, "web-3"))
+		a = pod(client.CoreV1().Pods(namespace).Get(ctx, "web-3", metav1.GetOptions{}))
 		require.NotNil(t, a.DeletionTimestamp)
 		c := pod(k.run(ctx, "after-3", "10.9.1.201"))
 		holds(t, "10.9.1.201", c)

@@ -101,15 +101,8 @@ func (k kubelet) remove(ctx context.Context, name string) error {
 
 // terminate asks for a pod's end as kubectl delete does: the object stays until
 // the kubelet removes it.
-func (k kubelet) terminate(ctx context.Context, name string) (*corev1.Pod, error) {
-	if err := k.client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-		return nil, err
-	}
-	return k.get(ctx, name)
-}
-
-func (k kubelet) get(ctx context.Context, name string) (*corev1.Pod, error) {
-	return k.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+func (k kubelet) terminate(ctx context.Context, name string) error {
+	return k.client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{})
 }
 
 // addresses are those of pod i, in both families.
