@@ -1,0 +1,265 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podidentityextension
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
+)
+
+// The audit's synthetic sources: what each one tells the extension of the node,
+// and when. They are FAKES of the real sources in their bad moments.
+
+const (
+	auditCRI = iota
+	auditK8s
+	auditFile
+	numAuditSources
+)
+
+var auditNames = [numAuditSources]string{"auditcri", "auditk8s", "auditfile"}
+
+// conduct is how well the sources of a node work.
+type conduct struct {
+	name     string
+	lag      [numAuditSources]time.Duration // at most; the file's is how long between two looks
+	lose     int                            // of a hundred events, until the next list
+	repeat   int                            // of a hundred events come twice, the second time late
+	stale    int                            // of a hundred looks at the file, how many still see what is gone
+	relistIn time.Duration
+}
+
+var conducts = []conduct{
+	{name: "fresh", relistIn: 10 * time.Second},
+	{name: "late", lag: [numAuditSources]time.Duration{300 * time.Millisecond, 3 * time.Second, time.Second}, repeat: 5, relistIn: 10 * time.Second},
+	{name: "losing", lag: [numAuditSources]time.Duration{50 * time.Millisecond, time.Second, time.Second}, lose: 15, repeat: 5, relistIn: 5 * time.Second},
+	{name: "disagreeing", lag: [numAuditSources]time.Duration{100 * time.Millisecond, 5 * time.Second, time.Second}, lose: 5, repeat: 15, stale: 40, relistIn: 5 * time.Second},
+}
+
+// A telling is an event on its way from a source to the extension.
+type telling struct {
+	due    int64
+	source int
+	what   happening
+	life   *tenancy
+	at     int64 // when the source says it was, 0 where it does not
+}
+
+// told is a claim that the extension was told of: a source's word that a
+// tenancy has a key in [begin, end).
+type told struct {
+	source     int
+	life       *tenancy
+	begin, end int64
+}
+
+// auditFeeds brings what happens to the extension, and keeps account of it.
+type auditFeeds struct {
+	conduct
+	rnd     *rand.Rand
+	node    *auditNode
+	sinks   [numAuditSources]*scripted
+	queue   []telling
+	last    map[string]int64 // when the last event of a source's owner is due: one watch keeps their order
+	owners  [numAuditSources]map[string]*tenancy
+	next    [numAuditSources]int64 // list
+	claims  map[any][]*told
+	changed bool // since the last look at the file
+	log     []string
+}
+
+func (f *auditFeeds) say(format string, args ...any) {
+	if len(f.log) > 4000 {
+		f.log = slices.Clone(f.log[2000:])
+	}
+	f.log = append(f.log, fmt.Sprintf("%9.4fs ", seconds(f.node.now))+fmt.Sprintf(format, args...))
+}
+
+func seconds(at int64) float64 { return float64(at-auditEpoch.UnixNano()) / 1e9 }
+
+func (l *tenancy) String() string {
+	return fmt.Sprintf("%s %s %s netns=%d %v", l.pod.name, l.pod.uid, l.sandbox, l.netns, l.addrs)
+}
+
+// happened queues what the event sources say of it.
+func (f *auditFeeds) happened(l *tenancy, what happening) {
+	f.say("%s: %v", what, l)
+	f.changed = true
+	for s := auditCRI; s <= auditK8s; s++ {
+		if s == auditK8s && what == restarted || f.rnd.IntN(100) < f.lose {
+			continue // the API server tells of the new sandbox only
+		}
+		e := telling{due: f.node.now, source: s, what: what, life: l}
+		if f.lag[s] > 0 {
+			e.due += f.rnd.Int64N(int64(f.lag[s]))
+		}
+		if f.rnd.IntN(2) == 0 {
+			e.at = f.node.now
+		}
+		owner := auditNames[s] + l.record(s).Owner
+		e.due = max(e.due, f.last[owner])
+		f.last[owner] = e.due
+		f.queue = append(f.queue, e)
+		if what != began && f.rnd.IntN(100) < f.repeat && !(s == auditK8s && f.last[owner] > e.due) {
+			e.due += f.rnd.Int64N(int64(10 * time.Second))
+			f.queue = append(f.queue, e)
+		}
+	}
+}
+
+// deliver brings what is due, in order, and lists where it is time.
+func (f *auditFeeds) deliver() {
+	slices.SortStableFunc(f.queue, func(a, b telling) int { return int(min(1, max(-1, a.due-b.due))) })
+	for len(f.queue) > 0 && f.queue[0].due <= f.node.now {
+		e := f.queue[0]
+		f.queue = f.queue[1:]
+		f.bring(e)
+	}
+	for s := range f.next {
+		if f.node.now >= f.next[s] && (s != auditFile || f.lag[s] > 0 || f.changed) {
+			f.list(s)
+			every := int64(f.relistIn)
+			if s == auditFile {
+				every, f.changed = int64(f.lag[s]), false
+			}
+			f.next[s] = f.node.now + every/2 + f.rnd.Int64N(every/2+1)
+		}
+	}
+}
+
+func (f *auditFeeds) bring(e telling) {
+	sink := f.sinks[e.source].sink
+	r := e.life.record(e.source)
+	if e.what == began {
+		f.say("  %s puts %v", auditNames[e.source], e.life)
+		sink.Put(r)
+		f.noted(e.source, e.life, f.node.now)
+		return
+	}
+	at, when := e.at, time.Time{}
+	if at == 0 {
+		at = f.node.now
+	} else {
+		when = time.Unix(0, at)
+	}
+	f.say("  %s ends %s at %.4fs", auditNames[e.source], r.Owner, seconds(at))
+	sink.End(r.Owner, when, true)
+	if e.source == auditCRI {
+		f.died(e.life, at)
+	}
+	f.lost(e.source, r.Owner, at)
+}
+
+// list has a source say all that it knows. A list of events' source is newer
+// than the events on their way, of which only ends still come.
+func (f *auditFeeds) list(source int) {
+	var records []podidentity.Record
+	var lives []*tenancy
+	add := func(l *tenancy) {
+		if r := l.record(source); !slices.ContainsFunc(records, func(o podidentity.Record) bool { return o.Owner == r.Owner }) {
+			records, lives = append(records, r), append(lives, l)
+		}
+	}
+	for _, l := range f.node.live {
+		add(l)
+	}
+	if source == auditFile {
+		for _, l := range f.owners[source] {
+			if l.end != never && l.end > f.node.now-int64(5*time.Second) && f.rnd.IntN(100) < f.stale {
+				add(l)
+			}
+		}
+		slices.SortFunc(records[len(f.node.live):], func(a, b podidentity.Record) int { return compareOwners(a.Owner, b.Owner) })
+		slices.SortFunc(lives[len(f.node.live):], func(a, b *tenancy) int { return compareOwners(a.sandbox, b.sandbox) })
+	}
+	f.queue = slices.DeleteFunc(f.queue, func(e telling) bool { return e.source == source && e.what == began })
+	f.say("  %s lists %d pods", auditNames[source], len(records))
+	f.sinks[source].sink.Replace(records, time.Unix(0, f.node.now))
+	for owner := range f.owners[source] {
+		if !slices.ContainsFunc(records, func(r podidentity.Record) bool { return r.Owner == owner }) {
+			f.lost(source, owner, f.node.now)
+		}
+	}
+	for _, l := range lives {
+		f.noted(source, l, f.node.now)
+	}
+}
+
+func compareOwners(a, b string) int {
+	if a < b {
+		return -1
+	}
+	return 1
+}
+
+// noted keeps account of a source's word that a tenancy is there.
+func (f *auditFeeds) noted(source int, l *tenancy, seen int64) {
+	owner := l.record(source).Owner
+	before := f.owners[source][owner]
+	if l.dead && source == auditFile {
+		return // refused: it died at first hand
+	}
+	f.owners[source][owner] = l
+	if before == l {
+		return
+	}
+	begin := seen
+	if l.stated[source] && before == nil {
+		begin = l.begin
+	}
+	keys := l.reusable(source)
+	for _, k := range keys {
+		if before != nil && slices.Contains(before.reusable(source), k) {
+			continue
+		}
+		c := slices.DeleteFunc(f.claims[k], func(c *told) bool { return c.end < f.node.now-4*auditReach })
+		f.claims[k] = append(c, &told{source: source, life: l, begin: begin, end: never})
+	}
+	if before == nil {
+		return
+	}
+	for _, k := range before.reusable(source) {
+		if !slices.Contains(keys, k) {
+			f.close(source, before, k, f.node.now)
+		}
+	}
+}
+
+// lost keeps account of a source's word that an owner is gone.
+func (f *auditFeeds) lost(source int, owner string, at int64) {
+	l := f.owners[source][owner]
+	if l == nil {
+		return
+	}
+	delete(f.owners[source], owner)
+	for _, k := range l.reusable(source) {
+		f.close(source, l, k, at)
+	}
+}
+
+func (f *auditFeeds) close(source int, l *tenancy, key any, at int64) {
+	for _, c := range f.claims[key] {
+		if c.source == source && c.life.record(source).Owner == l.record(source).Owner && c.end > at {
+			c.end = max(at, c.begin)
+		}
+	}
+}
+
+// died keeps account of a first-hand end: the sandbox is dead to the file, and
+// its addresses are taken from what the API server says of its pod.
+func (f *auditFeeds) died(l *tenancy, at int64) {
+	knows := f.owners[auditCRI][l.sandbox] == l || f.owners[auditFile][l.sandbox] == l && !l.dead
+	l.dead = true
+	for _, k := range l.reusable(auditCRI) {
+		f.close(auditFile, l, k, at)
+		if _, isAddr := k.(netip.Addr); isAddr && knows && f.owners[auditK8s][l.pod.uid] == l {
+			f.close(auditK8s, l, k, at)
+		}
+	}
+}

@@ -1,0 +1,362 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podidentityextension
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/processor"
+	"go.opentelemetry.io/collector/processor/processortest"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/cache"
+	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/metadata"
+	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source"
+	"github.com/otelcol-retina/otelcol-retina/processor/podenrichprocessor"
+)
+
+// The audit compares the name of every point with the truth: a node's pods come
+// and go, synthetic sources tell the real extension of it late, twice or not at
+// all, and the real processor names points whose pods the test knows.
+
+var auditEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// An audit is one node's life, made from a seed.
+type audit struct {
+	t     *testing.T
+	seed  uint64
+	rnd   *rand.Rand
+	node  *auditNode
+	feeds *auditFeeds
+	clock atomic.Int64
+	ext   *identityExtension
+	proc  processor.Metrics
+	tel   *componenttest.Telemetry
+	tally *auditTally
+	tests []auditPoint // of the batch that is made or looked at
+}
+
+type auditHost map[component.ID]component.Component
+
+func (h auditHost) GetExtensions() map[component.ID]component.Component { return h }
+
+// newAudit builds the extension, on the node's clock, and the processor.
+func newAudit(t *testing.T, seed uint64, c conduct, tally *auditTally) *audit {
+	rnd := rand.New(rand.NewPCG(seed, 4))
+	a := &audit{t: t, seed: seed, rnd: rnd, node: newAuditNode(rnd, auditEpoch), tel: componenttest.NewTelemetry(), tally: tally}
+	a.clock.Store(a.node.now)
+	cfg := createDefaultConfig().(*Config)
+	a.feeds = &auditFeeds{conduct: c, rnd: rnd, node: a.node, last: map[string]int64{}, claims: map[any][]*told{}}
+	a.node.tell = a.feeds.happened
+	for s, name := range auditNames {
+		src := &scripted{}
+		a.feeds.sinks[s], a.feeds.owners[s] = src, map[string]*tenancy{}
+		sourceTypes[name] = sourceType{
+			newConfig: func() component.Config { return &struct{}{} },
+			newSource: func(component.Config, component.TelemetrySettings) (source.Source, error) { return src, nil },
+		}
+		t.Cleanup(func() { delete(sourceTypes, name) })
+		cfg.Sources[component.MustNewID(name)] = &struct{}{}
+		cfg.Precedence = append(cfg.Precedence, name)
+	}
+	e, err := newExtension(cfg, extensiontest.NewNopSettings(metadata.Type).TelemetrySettings)
+	require.NoError(t, err)
+	e.cache = cache.New(len(e.names), cfg.GracePeriod, func() (int64, int64) {
+		now := a.clock.Load()
+		return now, now - auditEpoch.UnixNano()
+	})
+	a.ext = e
+
+	factory := podenrichprocessor.NewFactory()
+	procCfg := factory.CreateDefaultConfig().(*podenrichprocessor.Config)
+	procCfg.Identity = component.NewID(metadata.Type)
+	procCfg.Peers = []podenrichprocessor.PeerConfig{
+		{Address: "source.address", Prefix: "source."}, {Address: "destination.address", Prefix: "destination."},
+	}
+	set := processortest.NewNopSettings(factory.Type())
+	set.TelemetrySettings = a.tel.NewTelemetrySettings()
+	next, err := consumer.NewMetrics(func(_ context.Context, md pmetric.Metrics) error {
+		a.compare(md)
+		return nil
+	})
+	require.NoError(t, err)
+	a.proc, err = factory.CreateMetrics(t.Context(), set, procCfg, next)
+	require.NoError(t, err)
+
+	host := auditHost{procCfg.Identity: e}
+	require.NoError(t, e.Start(t.Context(), host))
+	require.NoError(t, a.proc.Start(t.Context(), host))
+	require.NoError(t, e.Ready())
+	t.Cleanup(func() {
+		require.NoError(t, a.proc.Shutdown(context.Background()))
+		require.NoError(t, e.Shutdown(context.Background()))
+		require.NoError(t, a.tel.Shutdown(context.Background()))
+	})
+	return a
+}
+
+const auditBatch = 32
+
+// run lets the node live until so many points have passed.
+func (a *audit) run(points int) {
+	for done := 0; done < points; {
+		a.node.step()
+		a.clock.Store(a.node.now)
+		a.ext.cache.Expire(time.Second)
+		a.feeds.deliver()
+		md := a.batch(min(auditBatch, points-done))
+		done += len(a.tests)
+		require.NoError(a.t, a.proc.ConsumeMetrics(a.t.Context(), md))
+	}
+	a.reconcile()
+}
+
+// batch makes points of recent tenancies, each with one of the keys' kinds.
+func (a *audit) batch(n int) pmetric.Metrics {
+	md := pmetric.NewMetrics()
+	a.tests = a.tests[:0]
+	for range n {
+		p := a.point()
+		rm := md.ResourceMetrics().AppendEmpty()
+		attrs := rm.Resource().Attributes()
+		for k, v := range p.attrs {
+			require.NoError(a.t, attrs.PutEmpty(k).FromRaw(v))
+		}
+		dp := rm.ScopeMetrics().AppendEmpty().Metrics().AppendEmpty().SetEmptySum().DataPoints().AppendEmpty()
+		if !p.untimed {
+			dp.SetTimestamp(pcommon.Timestamp(p.at))
+		}
+		for end, addr := range p.peers {
+			if addr.IsValid() {
+				dp.Attributes().PutStr(peerEnds[end]+"address", addr.String())
+			}
+		}
+		a.tests = append(a.tests, p)
+	}
+	return md
+}
+
+var peerEnds = [2]string{"source.", "destination."}
+
+// written is the name that the processor wrote.
+type written struct{ name, namespace, uid string }
+
+func readName(attrs pcommon.Map, prefix string) (w written) {
+	for name, to := range map[string]*string{"k8s.pod.name": &w.name, "k8s.namespace.name": &w.namespace, "k8s.pod.uid": &w.uid} {
+		if v, ok := attrs.Get(prefix + name); ok {
+			*to = v.Str()
+		}
+	}
+	return w
+}
+
+// compare looks at the names of a batch that went through the processor.
+func (a *audit) compare(md pmetric.Metrics) {
+	require.Equal(a.t, len(a.tests), md.ResourceMetrics().Len())
+	for i, p := range a.tests {
+		rm := md.ResourceMetrics().At(i)
+		w := readName(rm.Resource().Attributes(), "")
+		if p.kind == byUID && w.name == "" {
+			w.uid = "" // the point's own
+		}
+		a.judge(p.kind, p.keys, p.at, p.truth, w)
+		item := rm.ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints().At(0).Attributes()
+		for end, addr := range p.peers {
+			if addr.IsValid() {
+				var truth *auditPod
+				if l := a.node.holder(addr, p.at); l != nil {
+					truth = l.pod
+				}
+				a.judge(asPeer, []any{addr}, p.at, truth, readName(item, peerEnds[end]))
+			}
+		}
+	}
+}
+
+// judge compares one name with the truth, and stops the test at a wrong one.
+func (a *audit) judge(kind pointKind, keys []any, at int64, truth *auditPod, w written) {
+	settled := a.settled(kind, keys, at, truth)
+	if settled {
+		a.tally.add(kind, settledPoint)
+	}
+	switch {
+	case w == written{}:
+		a.tally.add(kind, unnamed)
+		if settled {
+			a.tally.add(kind, settledUnnamed)
+		}
+	case truth != nil && truth.is(w) && w.namespace == "shop":
+		a.tally.add(kind, named)
+	default:
+		v := a.excuse(keys, at, w)
+		if v == wrong {
+			a.fail(kind, keys, at, truth, w)
+		}
+		a.tally.add(kind, v)
+	}
+}
+
+// settled says whether all sources agree about the point: each has said, and
+// still says, that the point's strongest key was the true pod's at its time, and
+// none has said it of another.
+func (a *audit) settled(kind pointKind, keys []any, at int64, truth *auditPod) bool {
+	if truth == nil || len(keys) == 0 {
+		return false
+	}
+	for i, key := range keys {
+		var agree [numAuditSources]bool
+		for _, c := range a.feeds.claims[key] {
+			if at < c.begin || at >= c.end {
+				continue
+			}
+			if c.life.pod != truth {
+				return false
+			}
+			agree[c.source] = true
+		}
+		if _, isAddr := key.(netip.Addr); i == 0 && !agree[auditCRI] ||
+			isAddr && agree != [numAuditSources]bool{true, true, true} {
+			return false
+		}
+	}
+	return true
+}
+
+// excuse says why a wrong name could not be known to be wrong: by all that the
+// sources had said, the strongest key that they ever gave to the named pod was
+// that pod's and no other's at the point's time.
+func (a *audit) excuse(keys []any, at int64, w written) verdict {
+	for _, key := range keys {
+		ever, ended, covers, others := false, false, false, false
+		for _, c := range a.feeds.claims[key] {
+			in := c.begin <= at && at < c.end
+			switch {
+			case !c.life.pod.is(w):
+				others = others || in
+			default:
+				ever, covers, ended = true, covers || in, ended || c.end <= at
+			}
+		}
+		switch {
+		case !ever:
+			continue
+		case !covers || others:
+			return wrong
+		case ended:
+			return disputed
+		}
+		return unknowable
+	}
+	return wrong
+}
+
+func (a *audit) fail(kind pointKind, keys []any, at int64, truth *auditPod, w written) {
+	for _, line := range a.feeds.log[max(0, len(a.feeds.log)-150):] {
+		a.t.Log(line)
+	}
+	for _, key := range keys {
+		a.t.Logf("key %v:", key)
+		if addr, ok := key.(netip.Addr); ok {
+			for _, l := range a.node.history[addr] {
+				a.t.Logf("  true    %.4fs to %.4fs: %v", seconds(l.begin), seconds(l.end), l)
+			}
+		}
+		for _, c := range a.feeds.claims[key] {
+			a.t.Logf("  told by %s %.4fs to %.4fs: %v", auditNames[c.source], seconds(c.begin), seconds(c.end), c.life)
+		}
+	}
+	a.t.Fatalf("wrong name: seed %d, sources %s: a point by %s of %.4fs, seen at %.4fs, is named %+v and is of %+v",
+		a.seed, a.feeds.name, kind, seconds(at), seconds(a.node.now), w, truth)
+}
+
+// reconcile compares the processor's own counts with what the test saw: every
+// point without a name has its reason there.
+func (a *audit) reconcile() {
+	have := a.counts("otelcol_processor_podenrich_resources")
+	peers := a.counts("otelcol_processor_podenrich_peers")
+	var seen, peersSeen [numVerdicts]int64
+	for k := range numKinds {
+		for v := range numVerdicts {
+			if k == asPeer {
+				peersSeen[v] += a.tally.node[k][v]
+			} else {
+				seen[v] += a.tally.node[k][v]
+			}
+		}
+	}
+	for _, c := range []struct {
+		reasons map[string]int64
+		seen    [numVerdicts]int64
+	}{{have, seen}, {peers, peersSeen}} {
+		var without int64
+		for reason, n := range c.reasons {
+			if reason != "found" {
+				a.tally.reasons[reason] += n
+				without += n
+			}
+		}
+		require.Equal(a.t, c.seen[named]+c.seen[unknowable]+c.seen[disputed], c.reasons["found"], "names written and names counted")
+		require.Equal(a.t, c.seen[unnamed], without, "points without a name and their reasons: %v", c.reasons)
+	}
+	a.tally.endNode()
+}
+
+func (a *audit) counts(name string) map[string]int64 {
+	m, err := a.tel.GetMetric(name)
+	require.NoError(a.t, err)
+	counts := map[string]int64{}
+	for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+		o, ok := p.Attributes.Value("outcome")
+		require.True(a.t, ok, name)
+		counts[o.AsString()] += p.Value
+	}
+	return counts
+}
+
+// raceEnabled says that the race detector makes everything slow.
+var raceEnabled bool
+
+// TestAudit is the churn audit: 1,000,000 points, no wrong name.
+func TestAudit(t *testing.T) {
+	points, nodes := 1_000_000, 20
+	if testing.Short() || raceEnabled {
+		points, nodes = 60_000, 4
+	}
+	for i, c := range conducts {
+		t.Run(c.name, func(t *testing.T) {
+			tally := newAuditTally()
+			for seed := range uint64(nodes / len(conducts)) {
+				t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+					newAudit(t, seed*uint64(len(conducts))+uint64(i), c, tally).run(points / nodes)
+				})
+			}
+			tally.print(t)
+			tally.check(t, c)
+		})
+	}
+}
+
+// FuzzAudit is the same with the seed, the sources and the length from the
+// fuzzer.
+func FuzzAudit(f *testing.F) {
+	for i := range conducts {
+		f.Add(uint64(i), uint8(i), uint16(2000))
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, sources uint8, points uint16) {
+		newAudit(t, seed, conducts[int(sources)%len(conducts)], newAuditTally()).run(1 + int(points)%10_000)
+	})
+}
