@@ -257,7 +257,12 @@ func (f *auditFeeds) died(l *tenancy, at int64) {
 	knows := f.owners[auditCRI][l.sandbox] == l || f.owners[auditFile][l.sandbox] == l && !l.dead
 	l.dead = true
 	for _, k := range l.reusable(auditCRI) {
-		f.close(auditFile, l, k, at)
+		// Only what still stands: the cache leaves an end that another source has
+		// told of already, be it later than the first-hand one. A name from between
+		// the two is counted as disputed.
+		if f.owners[auditFile][l.sandbox] == l {
+			f.close(auditFile, l, k, at)
+		}
 		if _, isAddr := k.(netip.Addr); isAddr && knows && f.owners[auditK8s][l.pod.uid] == l {
 			f.close(auditK8s, l, k, at)
 		}

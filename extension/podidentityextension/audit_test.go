@@ -61,7 +61,11 @@ func newAudit(t *testing.T, seed uint64, c conduct, tally *auditTally) *audit {
 	a.clock.Store(a.node.now)
 	cfg := createDefaultConfig().(*Config)
 	a.feeds = &auditFeeds{conduct: c, rnd: rnd, node: a.node, last: map[string]int64{}, claims: map[any][]*told{}}
-	a.node.tell = a.feeds.happened
+	a.node.tell = func(l *tenancy, what happening) {
+		a.clock.Store(a.node.now)
+		a.feeds.happened(l, what)
+		a.feeds.deliver() // what comes without delay
+	}
 	for s, name := range auditNames {
 		src := &scripted{}
 		a.feeds.sinks[s], a.feeds.owners[s] = src, map[string]*tenancy{}
