@@ -229,3 +229,17 @@ func TestExpireSaysWhenToComeBack(t *testing.T) {
 	n.clock.pass(time.Second)
 	require.Equal(t, time.Hour, n.Expire(time.Hour))
 }
+
+// The churn audit found it (sources late, seed 1): the exact end that the API
+// server told at last did not reach the address that the sandbox's end had taken.
+func TestLateExactEndReachesAReleasedAddress(t *testing.T) {
+	n := newNode(t)
+	n.Put(k8s, podidentity.Record{Owner: "u1", Identity: podidentity.Identity{Name: "web-0", UID: "u1"}, Addresses: addrs("10.0.0.1")}, false)
+	n.until(6)
+	n.Put(cri, sandbox("s1", "u1", "web-0", 41, "10.0.0.1"), false)
+	n.until(10)
+	n.End(cri, "s1", time.Time{}, true)
+	n.found(byAddrAt("10.0.0.1", at(5.5)), "web-0")
+	n.End(k8s, "u1", at(5), true)
+	n.not(byAddrAt("10.0.0.1", at(5.5)), podidentity.Ended)
+}

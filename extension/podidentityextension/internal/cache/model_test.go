@@ -160,7 +160,7 @@ func (m *model) endClaim(source int, p *life, key any, at int64) {
 }
 
 func (m *model) end(source int, l *listing, at int64) {
-	for _, k := range l.keys {
+	for _, k := range slices.Concat(l.keys, l.released) {
 		m.endClaim(source, l.pod, k, at)
 	}
 	l.keys = nil

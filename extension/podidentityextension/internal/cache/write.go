@@ -108,6 +108,9 @@ func (c *Cache) end(r *record, at int64) {
 	for _, a := range r.addrs {
 		c.addrs.end(c.addrs.key(a), r, at)
 	}
+	for _, a := range r.released { // which it may have lost earlier than was known
+		c.addrs.end(c.addrs.key(a), r, at)
+	}
 	c.expireLater(r)
 
 	p := r.pod
