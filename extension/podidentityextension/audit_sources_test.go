@@ -263,7 +263,7 @@ func (f *auditFeeds) died(l *tenancy, at int64) {
 		if f.owners[auditFile][l.sandbox] == l {
 			f.close(auditFile, l, k, at)
 		}
-		if _, isAddr := k.(netip.Addr); isAddr && knows && f.owners[auditK8s][l.pod.uid] == l {
+		if _, isAddr := k.(netip.Addr); isAddr && knows && f.owners[auditK8s][l.pod.uid] != nil {
 			f.close(auditK8s, l, k, at)
 		}
 	}

@@ -218,7 +218,7 @@ func (a *audit) judge(kind pointKind, keys []any, at int64, truth *auditPod, w w
 // still says, that the point's strongest key was the true pod's at its time, and
 // none has said it of another.
 func (a *audit) settled(kind pointKind, keys []any, at int64, truth *auditPod) bool {
-	if truth == nil || len(keys) == 0 {
+	if truth == nil || len(keys) == 0 || kind == byEndpoint {
 		return false
 	}
 	for i, key := range keys {
