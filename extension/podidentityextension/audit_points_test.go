@@ -1,8 +1,6 @@
 // Copyright The otelcol-retina Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build audit
-
 package podidentityextension
 
 import (

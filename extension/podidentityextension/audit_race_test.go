@@ -1,7 +1,7 @@
 // Copyright The otelcol-retina Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build audit && race
+//go:build race
 
 package podidentityextension
 
