@@ -23,7 +23,8 @@ import (
 type PodSpec struct {
 	Name, Namespace string
 	// Handler is the runtime handler, which decides the network: "" is the
-	// bridge, "ptp" a routed veth, "reuse" a network with one address a family.
+	// bridge, "ptp" a routed veth, "reuse" a bridge with one address a family, "small"
+	// one with a /26 and a /122.
 	Handler string
 	// HostNetwork puts the pod into the node's network namespace.
 	HostNetwork bool

@@ -24,7 +24,7 @@ mkdir -p "$B"/{run,ns,root,state,cni,logs,image,conf,node/containerd,node/cni}
 echo "$version" >"$B/run/version"
 
 # CNI: one directory a runtime handler.
-for network in bridge ptp reuse; do
+for network in bridge ptp reuse small; do
   mkdir -p "$B/conf/cni-$network"
   sed "s|@B@|$B|g" "$HERE/conf/cni-$network.conflist" >"$B/conf/cni-$network/10-$network.conflist"
 done

@@ -22,7 +22,7 @@ import (
 
 const usage = `usage: cribed <command> [flags] [arguments]
 
-  up     run pods: -n 10 -par 4 -prefix p -ns demo [-handler ptp|reuse] [-hostnet]
+  up     run pods: -n 10 -par 4 -prefix p -ns demo [-handler ptp|reuse|small] [-hostnet]
   ls     list sandboxes
   events print container events, for -for 10s [-slow 1s between two]
   rm     stop and remove the sandboxes whose ids begin with the arguments
