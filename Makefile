@@ -81,7 +81,7 @@ check-generated: generate ## Fail if generated code or a go.mod is not current
 ##### Tests
 
 .PHONY: test
-test: packages-for-tests lint test-unit test-demo test-e2e test-windows test-k8s ## Install what the tests need, run all of them
+test: packages-for-tests lint test-unit test-demo test-e2e test-dashboards test-docs test-windows test-k8s ## Install what the tests need, run all of them
 
 .PHONY: packages-for-tests
 packages-for-tests:
@@ -98,7 +98,17 @@ test-demo: otelcol-retina ## `make demo`, looked at and interrupted as a user wo
 .PHONY: test-e2e
 test-e2e: otelcol-retina tools ## Real containerd 1.6 and 2.2, real Prometheus, the built binary
 	cd test/cri && go vet ./... && go test -count=1 ./...
-	cd test/e2e && go vet ./... && go test -count=1 -timeout 40m ./...
+	cd test/e2e && go vet ./... && go test -count=1 -timeout 40m -skip TestDashboards ./...
+
+.PHONY: test-dashboards
+test-dashboards: otelcol-retina ## Every query of the dashboards and alerts in a real Prometheus
+	promtool check rules distribution/alerts/*.yaml
+	promtool test rules distribution/alerts/tests/*.yaml
+	cd test/e2e && go test -count=1 -run TestDashboards ./...
+
+.PHONY: test-docs
+test-docs: otelcol-retina tools ## Every configuration and command of the documents
+	cd test/docs && go vet ./... && go test -count=1 -v ./...
 
 WINE := $(CURDIR)/test/winhns/wine.sh
 

@@ -41,6 +41,14 @@ func links(t *testing.T, netns string) []link {
 	return l
 }
 
+// ip runs iproute2 in a network namespace.
+func ip(t *testing.T, netns string, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "nsenter", append([]string{"--net=" + netns, "ip"}, args...)...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %v: %v: %s", args, err, out)
+	}
+}
+
 // seriesKey names one counter of a pod, in the pod's direction.
 type seriesKey struct {
 	metric, namespace, pod, iface, direction string

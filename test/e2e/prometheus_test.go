@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,11 +29,12 @@ const prometheusConfig = `
 global: {scrape_interval: 1s}
 scrape_configs:
   - job_name: otelcol-retina
-    static_configs: [{targets: ["localhost:8889"]}]
+    static_configs: [{targets: [%s]}]
 `
 
-// startPrometheus starts Debian's Prometheus, which scrapes the collector's page.
-func (b *bed) startPrometheus(t *testing.T) *prometheus {
+// startPrometheus starts Debian's Prometheus, which scrapes the collector's page
+// and the further targets.
+func (b *bed) startPrometheus(t *testing.T, more ...string) *prometheus {
 	t.Helper()
 	path, err := exec.LookPath("prometheus")
 	if err != nil {
@@ -40,7 +42,7 @@ func (b *bed) startPrometheus(t *testing.T) *prometheus {
 	}
 	dir := t.TempDir()
 	config := filepath.Join(dir, "prometheus.yml")
-	require.NoError(t, os.WriteFile(config, []byte(prometheusConfig), 0o600))
+	require.NoError(t, os.WriteFile(config, []byte(fmt.Sprintf(prometheusConfig, strings.Join(append(more, "localhost:8889"), ","))), 0o600))
 	log, err := os.Create(filepath.Join(dir, "prometheus.log"))
 	require.NoError(t, err)
 	defer log.Close()
