@@ -33,34 +33,31 @@ func TestDashboardsSchema(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			b, err := os.ReadFile(path)
 			require.NoError(t, err)
-			var d dashboard.Dashboard
-			for _, err := range []error{d.UnmarshalJSONStrict(b), d.Validate()} {
+			var schema dashboard.Dashboard //lint:ignore SA1019 the classic schema is what files are provisioned and imported in
+			for _, err := range []error{schema.UnmarshalJSONStrict(b), schema.Validate()} {
 				// Grafana's decoder returns an empty list of errors where it has none.
 				if list := (cog.BuildErrors)(nil); !errors.As(err, &list) || len(list) > 0 {
 					require.NoError(t, err)
 				}
 			}
-			require.NotNil(t, d.Uid)
-			require.Empty(t, uids[*d.Uid], "a uid that is another dashboard's")
-			uids[*d.Uid] = path
 
-			ids := map[uint32]bool{}
-			var placed []dashboard.GridPos
+			d := readDashboard(t, path)
+			require.NotEmpty(t, d.UID)
+			require.Empty(t, uids[d.UID], "a uid that is another dashboard's")
+			uids[d.UID] = path
+			ids := map[int]bool{}
+			var placed []gridPos
 			for _, p := range d.Panels {
-				require.NotNil(t, p.Panel)
-				panel := p.Panel
-				title := *panel.Title
-				assert.False(t, ids[*panel.Id], "%s: id %d is there twice", title, *panel.Id)
-				ids[*panel.Id] = true
-				assert.NotEmpty(t, panel.Description, "%s has no description", title)
-				assert.NotNil(t, panel.FieldConfig.Defaults.Unit, "%s has no unit", title)
-				require.NotNil(t, panel.Datasource.Uid, title)
-				assert.Equal(t, "${datasource}", *panel.Datasource.Uid, title)
+				assert.False(t, ids[p.ID], "%s: id %d is there twice", p.Title, p.ID)
+				ids[p.ID] = true
+				assert.NotEmpty(t, p.Description, "%s has no description", p.Title)
+				assert.NotEmpty(t, p.FieldConfig.Defaults.Unit, "%s has no unit", p.Title)
+				assert.Equal(t, "${datasource}", p.Datasource.UID, p.Title)
 				for _, o := range placed {
-					g := panel.GridPos
-					assert.False(t, g.X < o.X+o.W && o.X < g.X+g.W && g.Y < o.Y+o.H && o.Y < g.Y+g.H, "%s lies over another panel", title)
+					g := p.GridPos
+					assert.False(t, g.X < o.X+o.W && o.X < g.X+g.W && g.Y < o.Y+o.H && o.Y < g.Y+g.H, "%s lies over another panel", p.Title)
 				}
-				placed = append(placed, *panel.GridPos)
+				placed = append(placed, p.GridPos)
 			}
 		})
 	}
@@ -181,9 +178,9 @@ func (p *prometheus) labelValues(t *testing.T, call string) ([]string, error) {
 	return answer.Data, err
 }
 
-// grafanaDashboard is what the test needs of a dashboard; TestDashboardsSchema
-// reads the rest.
+// grafanaDashboard is what the tests look at of a dashboard.
 type grafanaDashboard struct {
+	UID        string
 	Templating struct {
 		List []struct {
 			Type, Name, Definition string
@@ -191,10 +188,16 @@ type grafanaDashboard struct {
 		}
 	}
 	Panels []struct {
-		Title   string
-		Targets []struct{ Expr string }
+		ID                 int
+		Title, Description string
+		GridPos            gridPos
+		Datasource         struct{ UID string }
+		FieldConfig        struct{ Defaults struct{ Unit string } }
+		Targets            []struct{ Expr string }
 	}
 }
+
+type gridPos struct{ X, Y, W, H int }
 
 func readDashboard(t *testing.T, path string) (d grafanaDashboard) {
 	t.Helper()
