@@ -1,0 +1,154 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	k8syaml "sigs.k8s.io/yaml"
+)
+
+// TestConfigurations checks every yaml block by what would read it.
+func TestConfigurations(t *testing.T) {
+	for _, b := range blocks(t, "yaml") {
+		t.Run(b.String(), func(t *testing.T) {
+			is, of, _ := strings.Cut(b.is, " ")
+			switch is {
+			case "", "over", "under", "complete":
+				checkCollector(t, b, is, of)
+			case "list":
+				checkList(t, b)
+			case "prometheus":
+				run(t, "promtool", "check", "config", "--syntax-only", file(t, "prometheus.yml", b.text))
+			case "pod":
+				strict(t, b, &corev1.Pod{})
+			case "container":
+				strict(t, b, &corev1.Container{})
+			case "ocb":
+				checkBuilder(t, b, of)
+			default:
+				t.Fatalf("docs-test: %s: not a kind that the test knows", b.is)
+			}
+		})
+	}
+}
+
+// checkCollector has the collector validate a configuration: by itself when it
+// has pipelines of its own receivers, else over a shipped one.
+func checkCollector(t *testing.T, b block, is, of string) {
+	t.Helper()
+	text := b.text
+	if is == "under" {
+		kind, id, _ := strings.Cut(of, "/")
+		text = kind + ":\n  " + id + ":\n    " + strings.ReplaceAll(text, "\n", "\n    ")
+	}
+	var config struct {
+		Receivers any
+		Service   struct{ Pipelines map[string]any }
+	}
+	if err := yaml.Unmarshal([]byte(text), &config); err != nil {
+		t.Fatal(err)
+	}
+	var args []string
+	if is != "complete" && (config.Receivers == nil || config.Service.Pipelines == nil) {
+		base := "default.yaml"
+		if is == "over" {
+			base = of
+		}
+		args = append(args, "--config", filepath.Join(root, "distribution/config", base))
+	}
+	run(t, collector(t), append([]string{"validate"}, append(args, "--config", file(t, "config.yaml", text))...)...)
+}
+
+func strict(t *testing.T, b block, into any) {
+	t.Helper()
+	if err := k8syaml.UnmarshalStrict([]byte(b.text), into); err != nil {
+		t.Error(err)
+	}
+}
+
+// checkBuilder has the builder resolve a build with our module taken from here.
+// It does not compile: test/e2e's TestAlone does, for each component.
+func checkBuilder(t *testing.T, b block, list string) {
+	t.Helper()
+	config := map[string]any{}
+	if list == "" {
+		if err := yaml.Unmarshal([]byte(b.text), &config); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		var entries any
+		if err := yaml.Unmarshal([]byte(b.text), &entries); err != nil {
+			t.Fatal(err)
+		}
+		if m, ok := entries.(map[string]any); ok {
+			entries = m[list]
+		}
+		config[list] = entries
+		config["providers"] = []any{map[string]string{"gomod": "go.opentelemetry.io/collector/confmap/provider/fileprovider v1.67.0"}}
+	}
+	dist, _ := config["dist"].(map[string]any)
+	if dist == nil {
+		dist = map[string]any{"name": "otelcol-docs", "module": "example.com/otelcol-docs"}
+	}
+	dist["output_path"] = t.TempDir()
+	config["dist"] = dist
+	config["replaces"] = []string{"github.com/otelcol-retina/otelcol-retina => " + root}
+	text, err := yaml.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	builder := os.Getenv("OCB")
+	if builder == "" {
+		builder = filepath.Join(root, "bin/tools/builder")
+	}
+	run(t, builder, "--skip-compilation", "--config", file(t, "builder.yaml", string(text)))
+}
+
+func collector(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("OTELCOL_RETINA")
+	if path == "" {
+		path = filepath.Join(root, "bin/otelcol-retina")
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("no collector to test, run make otelcol-retina: %v", err)
+	}
+	return path
+}
+
+func file(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func run(t *testing.T, name string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	// What the configurations take from the environment.
+	cmd.Env = append(os.Environ(), environment...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s %s: %v\n%s", filepath.Base(name), strings.Join(args, " "), err, out)
+	}
+}
+
+// environment is what the configurations take from it, with values of the right
+// form that lead nowhere.
+var environment = []string{
+	"K8S_NODE_NAME=node-1",
+	"KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=6443",
+	"AZURE_TENANT_ID=00000000-0000-0000-0000-000000000001", "AZURE_CLIENT_ID=00000000-0000-0000-0000-000000000002",
+	"AZURE_CLIENT_SECRET=secret", "DCR_METRICS_ENDPOINT=https://127.0.0.1:1/dcr",
+	"APPLICATIONINSIGHTS_CONNECTION_STRING=InstrumentationKey=00000000-0000-0000-0000-000000000003;IngestionEndpoint=https://127.0.0.1:1/",
+}
