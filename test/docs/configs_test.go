@@ -74,25 +74,37 @@ func strict(t *testing.T, b block, into any) {
 	}
 }
 
-// checkBuilder has the builder resolve a build with our module taken from here.
-// It does not compile: test/e2e's TestAlone does, for each component.
+// ours is this project's module.
+const ours = "github.com/otelcol-retina/otelcol-retina"
+
+// checkBuilder has the builder resolve a build with our module taken from here:
+// a configuration, or entries of a list. Entries of contrib's modules are for the
+// distribution and go into its own configuration; ours are for anybody's. It does
+// not compile: test/e2e's TestAlone does, for each component.
 func checkBuilder(t *testing.T, b block, list string) {
 	t.Helper()
+	read := func(text []byte, into any) {
+		t.Helper()
+		if err := yaml.Unmarshal(text, into); err != nil {
+			t.Fatal(err)
+		}
+	}
 	config := map[string]any{}
-	if list == "" {
-		if err := yaml.Unmarshal([]byte(b.text), &config); err != nil {
-			t.Fatal(err)
-		}
-	} else {
-		var entries any
-		if err := yaml.Unmarshal([]byte(b.text), &entries); err != nil {
-			t.Fatal(err)
-		}
-		if m, ok := entries.(map[string]any); ok {
-			entries = m[list]
-		}
-		config[list] = entries
+	switch {
+	case list == "":
+		read([]byte(b.text), &config)
+	case strings.Contains(b.text, ours):
+		read([]byte(b.text), &config)
 		config["providers"] = []any{map[string]string{"gomod": "go.opentelemetry.io/collector/confmap/provider/fileprovider v1.67.0"}}
+	default:
+		text, err := os.ReadFile(filepath.Join(root, "builder-config.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		read([]byte(strings.ReplaceAll(string(text), "path: .\n", "path: "+root+"\n")), &config)
+		var entries []any
+		read([]byte(b.text), &entries)
+		config[list] = append(config[list].([]any), entries...)
 	}
 	dist, _ := config["dist"].(map[string]any)
 	if dist == nil {
@@ -100,7 +112,9 @@ func checkBuilder(t *testing.T, b block, list string) {
 	}
 	dist["output_path"] = t.TempDir()
 	config["dist"] = dist
-	config["replaces"] = []string{"github.com/otelcol-retina/otelcol-retina => " + root}
+	if strings.Contains(b.text, ours) {
+		config["replaces"] = []string{ours + " => " + root}
+	}
 	text, err := yaml.Marshal(config)
 	if err != nil {
 		t.Fatal(err)
