@@ -15,6 +15,7 @@ import (
 // why. One that no document has any more fails the test.
 var notRun = []struct{ prefix, reason string }{
 	{"make otelcol-retina", "built before this test, which runs what it makes"},
+	{"make packages", "takes minutes; test-packages runs it"},
 	{"make demo", "test-demo runs it"},
 	{"make test", "runs this test"},
 	{"apt-get install ./dist/", "test/packages installs the deb"},
