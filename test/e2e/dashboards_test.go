@@ -111,8 +111,11 @@ func TestDashboards(t *testing.T) {
 						if strings.Contains(target.Expr, "k8s_pod_network_tcp_packet_count_total") { // VFP's
 							values = windowsPod
 						}
-						expr := substitute(t, target.Expr, values)
-						eventually(t, patience, expr, func() error { return prometheus.returnsData(t, expr) })
+						chosen := substitute(t, target.Expr, values)
+						everything := substitute(t, several.ReplaceAllString(target.Expr, `=~".*"`), values) // "All"
+						for _, expr := range slices.Compact([]string{chosen, everything}) {
+							eventually(t, patience, expr, func() error { return prometheus.returnsData(t, expr) })
+						}
 					}
 				})
 			}
@@ -135,6 +138,9 @@ var (
 	}
 	windowsPod = map[string]string{"node": "localhost:8889", "namespace": "windows", "pod": "win-0", "__rate_interval": "10s", "__range": "1m"}
 )
+
+// several is a matcher of a variable that may have several values.
+var several = regexp.MustCompile(`=~"\$\w+"`)
 
 var variable = regexp.MustCompile(`\$\{?(\w+)\}?`)
 
