@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,6 +28,7 @@ import (
 	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/cache"
 	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/metadata"
 	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source"
+	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
 	"github.com/otelcol-retina/otelcol-retina/processor/podenrichprocessor"
 )
 
@@ -268,9 +271,21 @@ func (a *audit) excuse(keys []any, at int64, w written) verdict {
 	return wrong
 }
 
+// fail prints what happened and was said about the named pod and the holders of
+// the point's keys, and what the cache made of it.
 func (a *audit) fail(kind pointKind, keys []any, at int64, truth *auditPod, w written) {
-	for _, line := range a.feeds.log[max(0, len(a.feeds.log)-150):] {
-		a.t.Log(line)
+	about := []string{w.name + " ", w.uid + " "}
+	for _, key := range keys {
+		for _, c := range a.feeds.claims[key] {
+			if c.end > at-int64(5*time.Second) {
+				about = append(about, c.life.sandbox+" ", c.life.pod.uid+" ")
+			}
+		}
+	}
+	for _, line := range a.feeds.log {
+		if slices.ContainsFunc(about, func(s string) bool { return s != " " && strings.Contains(line, s) }) || strings.Contains(line, "lists") {
+			a.t.Log(line)
+		}
 	}
 	for _, key := range keys {
 		a.t.Logf("key %v:", key)
@@ -281,6 +296,16 @@ func (a *audit) fail(kind pointKind, keys []any, at int64, truth *auditPod, w wr
 		}
 		for _, c := range a.feeds.claims[key] {
 			a.t.Logf("  told by %s %.4fs to %.4fs: %v", auditNames[c.source], seconds(c.begin), seconds(c.end), c.life)
+		}
+		q := podidentity.Query{}
+		switch k := key.(type) {
+		case netip.Addr:
+			q.Address = k
+		case uint64:
+			q.NetNS = k
+		}
+		for _, l := range a.ext.cache.Leases(q) {
+			a.t.Logf("  lease of %s %s %.4fs to %.4fs: %s %s", auditNames[l.Source], l.Owner, seconds(l.Begin.UnixNano()), seconds(l.End.UnixNano()), l.Identity.Name, l.Identity.UID)
 		}
 	}
 	a.t.Fatalf("wrong name: seed %d, sources %s: a point by %s of %.4fs, seen at %.4fs, is named %+v and is of %+v",
