@@ -38,9 +38,9 @@ type verdict uint8
 const (
 	named          verdict = iota // rightly
 	unnamed                       // with a reason that the processor counted
-	unknowable                    // wrongly, with the name that all sources still gave, see excuse
-	disputed                      // the same, but one source had left the pod out and another had not
-	wrong                         // wrongly, and a source had said better
+	unknowable                    // wrongly, by the word of every source that had told of it, see excuse
+	disputed                      // wrongly, by the word of one source that another had taken back for itself
+	wrong                         // wrongly, and the extension had been told better
 	settledPoint                  // one of those about which all sources agreed
 	settledUnnamed                // one of these without a name
 	numVerdicts
@@ -50,7 +50,7 @@ const (
 type auditPoint struct {
 	kind    pointKind
 	attrs   map[string]any
-	keys    []any // those that can pass to another pod, strongest first
+	keys    []any // strongest first
 	at      int64
 	untimed bool
 	truth   *auditPod
@@ -79,7 +79,7 @@ func (a *audit) point() auditPoint {
 	}
 	p.truth = l.pod
 	if l.pod.hostNetwork {
-		p.kind, p.attrs = byUID, map[string]any{"k8s.pod.uid": l.pod.uid}
+		p.kind, p.attrs, p.keys = byUID, map[string]any{"k8s.pod.uid": l.pod.uid}, []any{podUID(l.pod.uid)}
 		return p
 	}
 	addr := l.addrs[rnd.IntN(len(l.addrs))]
@@ -90,8 +90,9 @@ func (a *audit) point() auditPoint {
 	case byEndpoint:
 		a.setAddress(&p, addr)
 		p.attrs["hns.endpoint.id"], p.attrs["container.id"] = l.hns[rnd.IntN(len(l.hns))], l.sandbox
+		p.keys = []any{sandboxID(l.sandbox), addr} // who tells of the one tells of the other, too
 	case byUID:
-		p.attrs = map[string]any{"k8s.pod.uid": l.pod.uid}
+		p.attrs, p.keys = map[string]any{"k8s.pod.uid": l.pod.uid}, []any{podUID(l.pod.uid)}
 	case byAddress:
 		a.setAddress(&p, addr)
 	}
@@ -133,13 +134,16 @@ func newAuditTally() *auditTally { return &auditTally{reasons: map[string]int64{
 
 func (t *auditTally) add(k pointKind, v verdict) { t.node[k][v]++ }
 
+// beginNode forgets what is left of a node whose audit failed.
+func (t *auditTally) beginNode() { t.node = [numKinds][numVerdicts]int64{} }
+
 func (t *auditTally) endNode() {
 	for k := range t.node {
 		for v, n := range t.node[k] {
 			t.all[k][v] += n
 		}
 	}
-	t.node = [numKinds][numVerdicts]int64{}
+	t.beginNode()
 }
 
 func (t *auditTally) print(tb testing.TB) {
@@ -163,12 +167,13 @@ func (t *auditTally) check(tb testing.TB, c conduct) {
 		n := t.all[k]
 		assert.Zero(tb, n[settledUnnamed], "points by %s without a name, though all sources agree", k)
 		switch k {
-		case byUID: // an endpoint that no source has told of yet is looked up by its address
+		case byUID, byEndpoint:
 			assert.Zero(tb, n[unknowable]+n[disputed], "points by %s, which is one pod's only, with another's name", k)
 		case byNobody:
 			assert.Zero(tb, n[named]+n[unknowable]+n[disputed], "points of nobody with a name")
 			continue
-		case byNetNS, byAddress:
+		}
+		if k != asPeer {
 			assert.Greater(tb, n[settledPoint], (n[named]+n[unnamed])/10, "points by %s about which all sources agree", k)
 		}
 		floor := (n[named] + n[unnamed]) / 2

@@ -69,6 +69,7 @@ func newAudit(t *testing.T, seed uint64, c conduct, tally *auditTally) *audit {
 		a.feeds.happened(l, what)
 		a.feeds.deliver() // what comes without delay
 	}
+	tally.beginNode()
 	for s, name := range auditNames {
 		src := &scripted{}
 		a.feeds.sinks[s], a.feeds.owners[s] = src, map[string]*tenancy{}
@@ -196,7 +197,7 @@ func (a *audit) compare(md pmetric.Metrics) {
 
 // judge compares one name with the truth, and stops the test at a wrong one.
 func (a *audit) judge(kind pointKind, keys []any, at int64, truth *auditPod, w written) {
-	settled := a.settled(kind, keys, at, truth)
+	settled := a.settled(keys, at, truth)
 	if settled {
 		a.tally.add(kind, settledPoint)
 	}
@@ -205,29 +206,44 @@ func (a *audit) judge(kind pointKind, keys []any, at int64, truth *auditPod, w w
 		a.tally.add(kind, unnamed)
 		if settled {
 			a.tally.add(kind, settledUnnamed)
+			a.fail("no name, though all sources agree", kind, keys, at, truth, w)
 		}
 	case truth != nil && truth.is(w) && w.namespace == "shop":
 		a.tally.add(kind, named)
 	default:
 		v := a.excuse(keys, at, w)
 		if v == wrong {
-			a.fail(kind, keys, at, truth, w)
+			a.fail("wrong name", kind, keys, at, truth, w)
 		}
 		a.tally.add(kind, v)
 	}
 }
 
-// settled says whether all sources agree about the point: each has said, and
-// still says, that the point's strongest key was the true pod's at its time, and
-// none has said it of another.
-func (a *audit) settled(kind pointKind, keys []any, at int64, truth *auditPod) bool {
-	if truth == nil || len(keys) == 0 || kind == byEndpoint {
+// remembered is what the sources said of a key, less what ended too long ago for
+// the cache to know.
+func (a *audit) remembered(key any) (claims []*told) {
+	for _, c := range a.feeds.claims[key] {
+		if c.end > a.node.now-int64(a.ext.cfg.GracePeriod) {
+			claims = append(claims, c)
+		}
+	}
+	return claims
+}
+
+// settled says whether all sources agree about the point. One that tells of a key
+// which no other pod can have, a UID or a sandbox, is enough. Of the others, each
+// source that knows such a key must have said, and still say, that all of the
+// point's were the true pod's at its time, and none that one was another's.
+func (a *audit) settled(keys []any, at int64, truth *auditPod) bool {
+	if truth == nil {
 		return false
 	}
 	for i, key := range keys {
 		var agree [numAuditSources]bool
-		for _, c := range a.feeds.claims[key] {
-			if at < c.begin || at >= c.end {
+		early := true
+		for _, c := range a.remembered(key) {
+			early = early && at < c.begin
+			if !c.standsAt(at) {
 				continue
 			}
 			if c.life.pod != truth {
@@ -235,45 +251,59 @@ func (a *audit) settled(kind pointKind, keys []any, at int64, truth *auditPod) b
 			}
 			agree[c.source] = true
 		}
-		if _, isAddr := key.(netip.Addr); i == 0 && !agree[auditCRI] ||
-			isAddr && agree != [numAuditSources]bool{true, true, true} {
+		switch key.(type) {
+		case podUID, sandboxID:
+			if agree != [numAuditSources]bool{} || early && len(a.remembered(key)) > 0 {
+				return true // whoever has the others
+			}
 			return false
+		case uint64:
+			if i == 0 && !agree[auditCRI] {
+				return false
+			}
+		case netip.Addr:
+			if agree != [numAuditSources]bool{true, true, true} {
+				return false
+			}
 		}
 	}
-	return true
+	return len(keys) > 0
 }
 
-// excuse says why a wrong name could not be known to be wrong: by all that the
-// sources had said, the strongest key that they ever gave to the named pod was
-// that pod's and no other's at the point's time.
+// excuse says why no correct collector could have known that a name is wrong. Of
+// the point's keys the strongest decides of which a source had told for the
+// point's time or before. By all that had been told until now, it must have been
+// the named pod's and no other's then.
 func (a *audit) excuse(keys []any, at int64, w written) verdict {
-	for _, key := range keys {
-		ever, ended, covers, others := false, false, false, false
-		for _, c := range a.feeds.claims[key] {
-			in := c.begin <= at && at < c.end
+	for i, key := range keys {
+		var standing []*tenancy
+		ended := false
+		for _, c := range a.remembered(key) {
 			switch {
-			case !c.life.pod.is(w):
-				others = others || in
+			case !c.standsAt(at):
+				ended = ended || c.end <= at || c.life.died <= at
+			case !c.life.pod.is(w), i > 0 && c.source.tells(keys[0]):
+				return wrong // another's, or one's that is known to have another key instead
 			default:
-				ever, covers, ended = true, covers || in, ended || c.end <= at
+				standing = append(standing, c.life)
 			}
 		}
 		switch {
-		case !ever:
-			continue
-		case !covers || others:
-			return wrong
+		case standing != nil:
+			if slices.ContainsFunc(a.remembered(key), func(c *told) bool { return c.end <= at && slices.Contains(standing, c.life) }) {
+				return disputed
+			}
+			return unknowable
 		case ended:
-			return disputed
+			return wrong
 		}
-		return unknowable
 	}
 	return wrong
 }
 
 // fail prints what happened and was said about the named pod and the holders of
 // the point's keys, and what the cache made of it.
-func (a *audit) fail(kind pointKind, keys []any, at int64, truth *auditPod, w written) {
+func (a *audit) fail(what string, kind pointKind, keys []any, at int64, truth *auditPod, w written) {
 	about := []string{w.name + " ", w.uid + " "}
 	for _, key := range keys {
 		for _, c := range a.feeds.claims[key] {
@@ -303,13 +333,17 @@ func (a *audit) fail(kind pointKind, keys []any, at int64, truth *auditPod, w wr
 			q.Address = k
 		case uint64:
 			q.NetNS = k
+		case podUID:
+			q.UID = string(k)
+		case sandboxID:
+			q.Sandbox = string(k)
 		}
 		for _, l := range a.ext.cache.Leases(q) {
 			a.t.Logf("  lease of %s %s %.4fs to %.4fs: %s %s", auditNames[l.Source], l.Owner, seconds(l.Begin.UnixNano()), seconds(l.End.UnixNano()), l.Identity.Name, l.Identity.UID)
 		}
 	}
-	a.t.Fatalf("wrong name: seed %d, sources %s: a point by %s of %.4fs, seen at %.4fs, is named %+v and is of %+v",
-		a.seed, a.feeds.name, kind, seconds(at), seconds(a.node.now), w, truth)
+	a.t.Fatalf("%s: seed %d, sources %s: a point by %s of %.4fs, seen at %.4fs, is named %+v and is of %+v",
+		what, a.seed, a.feeds.name, kind, seconds(at), seconds(a.node.now), w, truth)
 }
 
 // reconcile compares the processor's own counts with what the test saw: every

@@ -136,6 +136,41 @@ func (t *tombstone) of(id *podidentity.Identity) bool {
 	return t.pod == podName{id.Namespace, id.Name} && (t.uid == "" || id.UID == "" || t.uid == id.UID)
 }
 
+// recall grants n, whose end is known when its source first tells of it, the keys
+// that it had until then: nobody else held them.
+func (c *Cache) recall(n *record, id *podidentity.Identity) {
+	if n.begin >= n.end {
+		return
+	}
+	c.changes++
+	n.own = c.intern.view(id, n.kinds(id.UID))
+	n.view.Store(n.own)
+	n.pod = &pod{}
+	c.grant(n)
+	c.expireLater(n)
+}
+
+// recallReleased does the same for what n claims of dead sandboxes' addresses.
+func (c *Cache) recallReleased(n *record) {
+	id := &n.own.identity
+	if len(n.released) == 0 {
+		return
+	}
+	for _, t := range c.graves.get(podName{id.Namespace, id.Name}) {
+		had := without(n.released, without(n.released, t.addrs))
+		if len(had) == 0 || !t.of(id) || n.begin >= t.at {
+			continue
+		}
+		past := &record{source: n.source, owner: n.owner, begin: n.begin, end: t.at, sure: live, addrs: had, own: n.own, pod: n.pod}
+		past.view.Store(n.view.Load())
+		c.intern.again(n.own)
+		for _, a := range had {
+			c.addrs.grant(c.addrs.key(a), past, past.begin)
+		}
+		c.expireLater(past)
+	}
+}
+
 // taken returns those addresses of n that went with a dead sandbox of n's pod. A
 // record without a sandbox of its own is of whichever the pod had when its
 // source looked: it may be late news of the dead one, and no name is better than

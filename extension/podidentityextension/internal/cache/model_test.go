@@ -122,6 +122,11 @@ func (m *model) put(source int, p *life, r podidentity.Record, seen int64) {
 			if old != nil && !old.dead {
 				m.end(source, old, died)
 			}
+			if old == nil && begin < died { // it had them until then
+				l := &listing{pod: p, source: source, stated: true, begin: begin, keys: keysOf(&r)}
+				m.claim(l, l.keys, begin)
+				m.end(source, l, died)
+			}
 			if old == nil || !old.dead {
 				m.lists[source][r.Owner] = &listing{pod: p, dead: true, died: died}
 			}
@@ -140,6 +145,10 @@ func (m *model) put(source int, p *life, r podidentity.Record, seen int64) {
 			for _, k := range d.addrs {
 				if slices.Contains(keysOf(&r), k) && !slices.Contains(l.released, k) {
 					l.released = append(l.released, k)
+					if l != old && begin < d.at {
+						m.claim(l, []any{k}, begin)
+						m.endClaim(source, p, k, d.at)
+					}
 				}
 			}
 		}
@@ -157,7 +166,7 @@ func (m *model) put(source int, p *life, r podidentity.Record, seen int64) {
 		if l == old {
 			from = now
 		}
-		m.claims = append(m.claims, &claim{pod: p, source: source, key: k, begin: from, end: live})
+		m.claim(l, []any{k}, from)
 	}
 	for _, k := range l.keys {
 		if !slices.Contains(keys, k) {
@@ -165,6 +174,12 @@ func (m *model) put(source int, p *life, r podidentity.Record, seen int64) {
 		}
 	}
 	l.keys = keys
+}
+
+func (m *model) claim(l *listing, keys []any, begin int64) {
+	for _, k := range keys {
+		m.claims = append(m.claims, &claim{pod: l.pod, source: l.source, key: k, begin: begin, end: live})
+	}
 }
 
 func (m *model) endClaim(source int, p *life, key any, at int64) {

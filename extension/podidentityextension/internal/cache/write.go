@@ -20,13 +20,16 @@ func (c *Cache) put(source uint8, r *podidentity.Record, firsthand bool, seen, n
 	}
 	old := c.owners[source].get(r.Owner)
 	if c.buried(n, old, &r.Identity) {
-		if old == nil || !old.dead {
-			if old != nil {
-				c.end(old, n.end)
-			}
-			n.dead = true
-			c.owners[source].set(r.Owner, n)
+		switch {
+		case old == nil:
+			c.recall(n, &r.Identity)
+		case old.dead:
+			return
+		default:
+			c.end(old, n.end)
 		}
+		n.dead = true
+		c.owners[source].set(r.Owner, n)
 		return
 	}
 	if len(c.unsynced) > 0 {
@@ -39,6 +42,7 @@ func (c *Cache) put(source uint8, r *podidentity.Record, firsthand bool, seen, n
 	if old == nil || old.dead {
 		n.yield(taken)
 		c.begin(n, &r.Identity)
+		c.recallReleased(n)
 		return
 	}
 	said := n.addrs
@@ -68,6 +72,10 @@ func (c *Cache) begin(n *record, id *podidentity.Identity) {
 	n.own = c.intern.view(id, n.kinds(id.UID))
 	c.owners[n.source].set(n.owner, n)
 	c.join(n)
+	c.grant(n)
+}
+
+func (c *Cache) grant(n *record) {
 	if uid := n.uid(); uid != "" {
 		c.uids.grant(uid, n, n.begin)
 	}
