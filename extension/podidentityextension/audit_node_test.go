@@ -66,6 +66,12 @@ type (
 	sandboxID string
 )
 
+func unique(key any) bool {
+	_, isUID := key.(podUID)
+	_, isSandbox := key.(sandboxID)
+	return isUID || isSandbox
+}
+
 // keys returns the keys that a source tells of.
 func (l *tenancy) keys(source auditSource) (keys []any) {
 	all := []any{podUID(l.pod.uid), sandboxID(l.sandbox)}

@@ -25,11 +25,12 @@ const (
 	byAddress                   // an address alone, in any of its forms
 	asPeer                      // the address of one end of a flow, which can be anybody's
 	byNobody                    // an address that is no pod's: the node's, a gateway's
+	byUntold                    // an endpoint of which no source has told yet, so that its address decides
 	numKinds
 )
 
 func (k pointKind) String() string {
-	return [numKinds]string{"namespace", "endpoint", "UID", "address", "peer", "no pod's address"}[k]
+	return [numKinds]string{"namespace", "endpoint", "UID", "address", "peer", "no pod's address", "untold endpoint"}[k]
 }
 
 // verdict is what became of a point.
@@ -171,6 +172,11 @@ func (t *auditTally) check(tb testing.TB, c conduct) {
 			assert.Zero(tb, n[unknowable]+n[disputed], "points by %s, which is one pod's only, with another's name", k)
 		case byNobody:
 			assert.Zero(tb, n[named]+n[unknowable]+n[disputed], "points of nobody with a name")
+			continue
+		case byUntold:
+			if c.name == "fresh" {
+				assert.Zero(tb, n[named]+n[unnamed]+n[unknowable]+n[disputed], "points by %s, though all was told at once", k)
+			}
 			continue
 		}
 		if k != asPeer {

@@ -197,6 +197,9 @@ func (a *audit) compare(md pmetric.Metrics) {
 
 // judge compares one name with the truth, and stops the test at a wrong one.
 func (a *audit) judge(kind pointKind, keys []any, at int64, truth *auditPod, w written) {
+	if kind == byEndpoint && len(a.remembered(keys[0])) == 0 {
+		kind = byUntold
+	}
 	settled := a.settled(keys, at, truth)
 	if settled {
 		a.tally.add(kind, settledPoint)
@@ -238,10 +241,11 @@ func (a *audit) settled(keys []any, at int64, truth *auditPod) bool {
 	if truth == nil {
 		return false
 	}
-	for i, key := range keys {
+	for _, key := range keys {
 		var agree [numAuditSources]bool
-		early := true
-		for _, c := range a.remembered(key) {
+		claims := a.remembered(key)
+		early := len(claims) > 0
+		for _, c := range claims {
 			early = early && at < c.begin
 			if !c.standsAt(at) {
 				continue
@@ -251,18 +255,11 @@ func (a *audit) settled(keys []any, at int64, truth *auditPod) bool {
 			}
 			agree[c.source] = true
 		}
-		switch key.(type) {
-		case podUID, sandboxID:
-			if agree != [numAuditSources]bool{} || early && len(a.remembered(key)) > 0 {
-				return true // whoever has the others
-			}
-			return false
-		case uint64:
-			if i == 0 && !agree[auditCRI] {
-				return false
-			}
-		case netip.Addr:
-			if agree != [numAuditSources]bool{true, true, true} {
+		if unique(key) {
+			return early || agree != [numAuditSources]bool{}
+		}
+		for s := range numAuditSources {
+			if s.tells(key) && !agree[s] {
 				return false
 			}
 		}
@@ -272,8 +269,8 @@ func (a *audit) settled(keys []any, at int64, truth *auditPod) bool {
 
 // excuse says why no correct collector could have known that a name is wrong. Of
 // the point's keys the strongest decides of which a source had told for the
-// point's time or before. By all that had been told until now, it must have been
-// the named pod's and no other's then.
+// point's time or before, and a UID or a sandbox of which any had ever told. By all
+// that had been told until now, it must have been the named pod's and no other's.
 func (a *audit) excuse(keys []any, at int64, w written) verdict {
 	for i, key := range keys {
 		var standing []*tenancy
@@ -294,7 +291,7 @@ func (a *audit) excuse(keys []any, at int64, w written) verdict {
 				return disputed
 			}
 			return unknowable
-		case ended:
+		case ended, unique(key) && len(a.remembered(key)) > 0:
 			return wrong
 		}
 	}

@@ -150,23 +150,24 @@ func (c *Cache) recall(n *record, id *podidentity.Identity) {
 	c.expireLater(n)
 }
 
-// recallReleased does the same for what n claims of dead sandboxes' addresses.
+// recallReleased does the same for what n claims of dead sandboxes' addresses:
+// the first of them to die since n began was the one that n is about.
 func (c *Cache) recallReleased(n *record) {
 	id := &n.own.identity
-	if len(n.released) == 0 {
-		return
-	}
-	for _, t := range c.graves.get(podName{id.Namespace, id.Name}) {
-		had := without(n.released, without(n.released, t.addrs))
-		if len(had) == 0 || !t.of(id) || n.begin >= t.at {
+	for _, a := range n.released {
+		end := n.begin
+		for _, t := range c.graves.get(podName{id.Namespace, id.Name}) {
+			if t.of(id) && slices.Contains(t.addrs, a) && t.at > n.begin && (end == n.begin || t.at < end) {
+				end = t.at
+			}
+		}
+		if end == n.begin {
 			continue
 		}
-		past := &record{source: n.source, owner: n.owner, begin: n.begin, end: t.at, sure: live, addrs: had, own: n.own, pod: n.pod}
+		past := &record{source: n.source, owner: n.owner, begin: n.begin, end: end, sure: live, addrs: []address{a}, own: n.own, pod: n.pod}
 		past.view.Store(n.view.Load())
 		c.intern.again(n.own)
-		for _, a := range had {
-			c.addrs.grant(c.addrs.key(a), past, past.begin)
-		}
+		c.addrs.grant(c.addrs.key(a), past, past.begin)
 		c.expireLater(past)
 	}
 }
