@@ -20,6 +20,7 @@ import (
 type auditPod struct {
 	uid, name   string
 	hostNetwork bool
+	lives       []*tenancy
 }
 
 // is says whether a name that was written on data is this pod's. A source need
@@ -178,6 +179,7 @@ func (n *auditNode) begin(p *auditPod) {
 			}
 		}
 	}
+	p.lives = append(p.lives, l)
 	n.live = append(n.live, l)
 	n.recent = append(n.recent, l)
 	n.tell(l, began)

@@ -147,6 +147,18 @@ func (t *auditTally) endNode() {
 	t.beginNode()
 }
 
+// points counts those that were judged, without their peers.
+func (t *auditTally) points() (n int64) {
+	for k := range numKinds {
+		for _, v := range []verdict{named, unnamed, unknowable, disputed} {
+			if k != asPeer {
+				n += t.all[k][v]
+			}
+		}
+	}
+	return n
+}
+
 func (t *auditTally) print(tb testing.TB) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%-17s %9s %9s %10s %9s %6s %9s %9s\n", "points by", "named", "unnamed", "unknowable", "disputed", "wrong", "settled", "unnamed")

@@ -77,13 +77,22 @@ type told struct {
 // standsAt says whether the source's word is that the tenancy had the key at a
 // time, and nothing that the extension was told by now refutes it: a first-hand
 // end of the sandbox, before that time. The file knows sandboxes. The API server
-// knows pods: its word can be seen to be about that sandbox once somebody has
-// said which pod's it was, and with which addresses, be it after its end. A UID
-// outlives the sandbox.
+// knows pods: its word is about a sandbox of the pod that had the address, once
+// somebody has said which pod's it was and with which addresses, be it after its
+// end. A UID outlives the sandbox.
 func (c *told) standsAt(at int64) bool {
-	_, isUID := c.key.(podUID)
-	refuted := !isUID && c.life.died <= at && (c.source != auditK8s || c.life.heard)
-	return c.begin <= at && at < c.end && !refuted
+	if at < c.begin || c.end <= at {
+		return false
+	}
+	if _, isUID := c.key.(podUID); isUID {
+		return true
+	}
+	if c.source != auditK8s {
+		return at < c.life.died
+	}
+	return !slices.ContainsFunc(c.life.pod.lives, func(l *tenancy) bool {
+		return l.heard && l.died <= at && (l == c.life || l.died > c.begin && slices.Contains(l.keys(auditK8s), c.key))
+	})
 }
 
 // auditFeeds brings what happens to the extension, and keeps account of it.
@@ -179,6 +188,9 @@ func (f *auditFeeds) bring(e telling) {
 	sink.End(r.Owner, when, true)
 	if e.source == auditCRI {
 		e.life.died = min(e.life.died, at)
+		for _, k := range e.life.keys(e.source) {
+			f.close(e.source, e.life, k, at) // it can have told a later end before
+		}
 	}
 	f.lost(e.source, r.Owner, at)
 }
