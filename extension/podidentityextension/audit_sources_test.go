@@ -5,8 +5,10 @@ package podidentityextension
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
@@ -209,13 +211,11 @@ func (f *auditFeeds) list(source auditSource) {
 		add(l)
 	}
 	if source == auditFile {
-		for _, l := range f.owners[source] {
-			if l.end != never && l.end > f.node.now-int64(5*time.Second) && f.rnd.IntN(100) < f.stale {
+		for _, owner := range slices.Sorted(maps.Keys(f.owners[source])) { // the seed must decide
+			if l := f.owners[source][owner]; l.end != never && l.end > f.node.now-int64(5*time.Second) && f.rnd.IntN(100) < f.stale {
 				add(l)
 			}
 		}
-		slices.SortFunc(records[len(f.node.live):], func(a, b podidentity.Record) int { return compareOwners(a.Owner, b.Owner) })
-		slices.SortFunc(lives[len(f.node.live):], func(a, b *tenancy) int { return compareOwners(a.sandbox, b.sandbox) })
 	}
 	f.queue = slices.DeleteFunc(f.queue, func(e telling) bool { return e.source == source && e.what == began })
 	f.say("  %s lists %d pods", auditNames[source], len(records))
@@ -248,17 +248,10 @@ func (f *auditFeeds) endUnlisted(listed []*tenancy) {
 			gone = append(gone, l)
 		}
 	}
-	slices.SortFunc(gone, func(a, b *tenancy) int { return compareOwners(a.sandbox, b.sandbox) })
+	slices.SortFunc(gone, func(a, b *tenancy) int { return strings.Compare(a.sandbox, b.sandbox) })
 	for _, l := range gone {
 		f.bring(telling{source: auditCRI, what: stopped, life: l})
 	}
-}
-
-func compareOwners(a, b string) int {
-	if a < b {
-		return -1
-	}
-	return 1
 }
 
 // noted keeps account of a source's word that a tenancy is there.
