@@ -15,7 +15,6 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/confighttp"
-	"go.opentelemetry.io/collector/config/confignet"
 	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/confmap"
 )
@@ -123,7 +122,8 @@ func (cfg *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("startup_timeout: %s: must be 0s (do not wait) or more", cfg.StartupTimeout))
 	}
 	if cfg.Page.HasValue() {
-		errs = append(errs, validateListen(cfg.Page.Get().ServerConfig.NetAddr))
+		addr := cfg.Page.Get().ServerConfig.NetAddr
+		errs = append(errs, validateListen(string(addr.Transport), addr.Endpoint))
 	}
 	allowed := []string{push}
 	for id := range cfg.Sources {
@@ -145,19 +145,19 @@ func (cfg *Config) Validate() error {
 
 // validateListen refuses where nothing can listen, before the start does without
 // saying which key is meant.
-func validateListen(addr confignet.AddrConfig) error {
-	if addr.Endpoint == "" {
+func validateListen(transport, endpoint string) error {
+	if endpoint == "" {
 		return fmt.Errorf("page: endpoint: must be an address to listen on, such as %s", defaultPageEndpoint)
 	}
-	if !strings.HasPrefix(string(addr.Transport), "tcp") && addr.Transport != "" {
+	if transport != "" && !strings.HasPrefix(transport, "tcp") {
 		return nil // a path
 	}
-	_, port, err := net.SplitHostPort(addr.Endpoint)
+	_, port, err := net.SplitHostPort(endpoint)
 	if err == nil {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil || port == "" {
-		return fmt.Errorf("page: endpoint: %q: must be host:port, such as %s", addr.Endpoint, defaultPageEndpoint)
+		return fmt.Errorf("page: endpoint: %q: must be host:port, such as %s", endpoint, defaultPageEndpoint)
 	}
 	return nil
 }

@@ -39,6 +39,7 @@ type Cache struct {
 	tombstones table[string, *tombstone]    // by sandbox
 	graves     table[podName, []*tombstone] // those whose pod is known
 	expiries   expiries
+	rivalries  table[address, struct{}] // addresses that two pods may claim
 	intern     interner
 	pods       int
 	changes    uint64         // of what a snapshot holds

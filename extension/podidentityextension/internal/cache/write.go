@@ -73,6 +73,7 @@ func (c *Cache) begin(n *record, id *podidentity.Identity) {
 	c.owners[n.source].set(n.owner, n)
 	c.join(n)
 	c.grant(n)
+	c.noteRivals(n)
 }
 
 func (c *Cache) grant(n *record) {
@@ -236,6 +237,7 @@ func (c *Cache) rekey(old, n *record, now int64) {
 	} else {
 		c.intern.release(old.own)
 	}
+	c.noteRivals(n)
 }
 
 // replaceKey makes n the holder of keys: in old's place where old held them.
