@@ -117,16 +117,14 @@ func newAudit(t *testing.T, seed uint64, c conduct, tally *auditTally) *audit {
 	return a
 }
 
-const auditBatch = 32
-
-// run lets the node live until so many points have passed.
-func (a *audit) run(points int) {
+// run lets the node live until so many points have passed, some at each step.
+func (a *audit) run(points, batch int) {
 	for done := 0; done < points; {
 		a.node.step()
 		a.clock.Store(a.node.now)
 		a.ext.cache.Expire(time.Second)
 		a.feeds.deliver()
-		md := a.batch(min(auditBatch, points-done))
+		md := a.batch(min(batch, points-done))
 		done += len(a.tests)
 		require.NoError(a.t, a.proc.ConsumeMetrics(a.t.Context(), md))
 	}
@@ -405,7 +403,7 @@ func TestAudit(t *testing.T) {
 			tally := newAuditTally()
 			for seed := range uint64(nodes / len(conducts)) {
 				t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-					newAudit(t, seed*uint64(len(conducts))+uint64(i), c, tally).run(points / nodes)
+					newAudit(t, seed*uint64(len(conducts))+uint64(i), c, tally).run(points/nodes, 32)
 				})
 			}
 			tally.print(t)
@@ -418,12 +416,12 @@ func TestAudit(t *testing.T) {
 }
 
 // FuzzAudit is the same with the seed, the sources and the length from the
-// fuzzer.
+// fuzzer, and with longer lives for fewer points.
 func FuzzAudit(f *testing.F) {
 	for i := range conducts {
 		f.Add(uint64(i), uint8(i), uint16(2000))
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, sources uint8, points uint16) {
-		newAudit(t, seed, conducts[int(sources)%len(conducts)], newAuditTally()).run(1 + int(points)%10_000)
+		newAudit(t, seed, conducts[int(sources)%len(conducts)], newAuditTally()).run(1+int(points)%4000, 4)
 	})
 }
