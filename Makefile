@@ -81,7 +81,7 @@ check-generated: generate ## Fail if generated code or a go.mod is not current
 ##### Tests
 
 .PHONY: test
-test: packages-for-tests lint test-unit test-demo test-e2e test-dashboards test-docs test-windows test-k8s ## Install what the tests need, run all of them
+test: packages-for-tests lint test-unit audit test-demo test-e2e test-dashboards test-docs test-windows test-k8s ## Install what the tests need, run all of them
 
 .PHONY: packages-for-tests
 packages-for-tests:
@@ -132,10 +132,9 @@ test-k8s: kube-apiserver ## The k8s source against a real Kubernetes API server
 test-k8s-churn: kube-apiserver ## The same with 10,000 pods that come and go for minutes; not in `make test`
 	cd test/k8s && go test -timeout 60m -v -run TestChurn ./...
 
-# Not green for sources that are late or lose news, and so not in `make test` yet.
 .PHONY: audit
-audit: ## A million points of synthetic node lives: each name against the truth (unfinished)
-	CGO_ENABLED=0 go test -tags audit -run TestAudit -v ./extension/podidentityextension
+audit: ## A million points of synthetic node lives: each name against the truth
+	CGO_ENABLED=0 go test -count=1 -run TestAudit -v ./extension/podidentityextension
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for 10 s (FUZZTIME=…)

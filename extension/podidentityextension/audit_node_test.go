@@ -20,6 +20,7 @@ import (
 type auditPod struct {
 	uid, name   string
 	hostNetwork bool
+	lives       []*tenancy
 }
 
 // is says whether a name that was written on data is this pod's. A source need
@@ -37,10 +38,12 @@ type tenancy struct {
 	addrs      []netip.Addr
 	begin, end int64
 	stated     [numAuditSources]bool // whether the source says when it began, or only that it is there
-	dead       bool                  // the audit's: its end was told at first hand
+
+	heard bool  // a source has told whose the sandbox is
+	died  int64 // when it ended, as the first-hand source told the earliest; never while it has not
 }
 
-func (l *tenancy) record(source int) podidentity.Record {
+func (l *tenancy) record(source auditSource) podidentity.Record {
 	r := podidentity.Record{
 		Owner: l.sandbox, Sandbox: l.sandbox, NetNS: l.netns, HNSEndpoints: l.hns, Addresses: l.addrs,
 		HostNetwork: l.pod.hostNetwork,
@@ -58,18 +61,28 @@ func (l *tenancy) record(source int) podidentity.Record {
 	return r
 }
 
-// reusable returns the keys of a source's record that can pass to another pod.
-func (l *tenancy) reusable(source int) (keys []any) {
-	if l.pod.hostNetwork {
-		return nil
+// Keys that no second pod is ever given.
+type (
+	podUID    string
+	sandboxID string
+)
+
+func unique(key any) bool {
+	_, isUID := key.(podUID)
+	_, isSandbox := key.(sandboxID)
+	return isUID || isSandbox
+}
+
+// keys returns the keys that a source tells of.
+func (l *tenancy) keys(source auditSource) (keys []any) {
+	all := []any{podUID(l.pod.uid), sandboxID(l.sandbox)}
+	if !l.pod.hostNetwork {
+		all = append(all, l.netns)
+		for _, a := range l.addrs {
+			all = append(all, a)
+		}
 	}
-	if source == auditCRI {
-		keys = append(keys, l.netns)
-	}
-	for _, a := range l.addrs {
-		keys = append(keys, a)
-	}
-	return keys
+	return slices.DeleteFunc(all, func(key any) bool { return !source.tells(key) })
 }
 
 // auditNode makes pods come and go.
@@ -149,7 +162,7 @@ func (n *auditNode) inode() uint64 {
 
 func (n *auditNode) begin(p *auditPod) {
 	n.serial++
-	l := &tenancy{pod: p, sandbox: fmt.Sprintf("sandbox-%d", n.serial), begin: n.now, end: never}
+	l := &tenancy{pod: p, sandbox: fmt.Sprintf("sandbox-%d", n.serial), begin: n.now, end: never, died: never}
 	for s := range l.stated {
 		l.stated[s] = n.rnd.IntN(2) == 0
 	}
@@ -166,6 +179,7 @@ func (n *auditNode) begin(p *auditPod) {
 			}
 		}
 	}
+	p.lives = append(p.lives, l)
 	n.live = append(n.live, l)
 	n.recent = append(n.recent, l)
 	n.tell(l, began)

@@ -25,11 +25,12 @@ const (
 	byAddress                   // an address alone, in any of its forms
 	asPeer                      // the address of one end of a flow, which can be anybody's
 	byNobody                    // an address that is no pod's: the node's, a gateway's
+	byUntold                    // an endpoint of which no source has told yet, so that its address decides
 	numKinds
 )
 
 func (k pointKind) String() string {
-	return [numKinds]string{"namespace", "endpoint", "UID", "address", "peer", "no pod's address"}[k]
+	return [numKinds]string{"namespace", "endpoint", "UID", "address", "peer", "no pod's address", "untold endpoint"}[k]
 }
 
 // verdict is what became of a point.
@@ -38,9 +39,9 @@ type verdict uint8
 const (
 	named          verdict = iota // rightly
 	unnamed                       // with a reason that the processor counted
-	unknowable                    // wrongly, with the name that all sources still gave, see excuse
-	disputed                      // the same, but one source had left the pod out and another had not
-	wrong                         // wrongly, and a source had said better
+	unknowable                    // wrongly, by the word of every source that had told of it, see excuse
+	disputed                      // wrongly, by the word of one source that another had taken back for itself
+	wrong                         // wrongly, and the extension had been told better
 	settledPoint                  // one of those about which all sources agreed
 	settledUnnamed                // one of these without a name
 	numVerdicts
@@ -50,7 +51,7 @@ const (
 type auditPoint struct {
 	kind    pointKind
 	attrs   map[string]any
-	keys    []any // those that can pass to another pod, strongest first
+	keys    []any // strongest first
 	at      int64
 	untimed bool
 	truth   *auditPod
@@ -79,7 +80,7 @@ func (a *audit) point() auditPoint {
 	}
 	p.truth = l.pod
 	if l.pod.hostNetwork {
-		p.kind, p.attrs = byUID, map[string]any{"k8s.pod.uid": l.pod.uid}
+		p.kind, p.attrs, p.keys = byUID, map[string]any{"k8s.pod.uid": l.pod.uid}, []any{podUID(l.pod.uid)}
 		return p
 	}
 	addr := l.addrs[rnd.IntN(len(l.addrs))]
@@ -90,8 +91,9 @@ func (a *audit) point() auditPoint {
 	case byEndpoint:
 		a.setAddress(&p, addr)
 		p.attrs["hns.endpoint.id"], p.attrs["container.id"] = l.hns[rnd.IntN(len(l.hns))], l.sandbox
+		p.keys = []any{sandboxID(l.sandbox), addr} // who tells of the one tells of the other, too
 	case byUID:
-		p.attrs = map[string]any{"k8s.pod.uid": l.pod.uid}
+		p.attrs, p.keys = map[string]any{"k8s.pod.uid": l.pod.uid}, []any{podUID(l.pod.uid)}
 	case byAddress:
 		a.setAddress(&p, addr)
 	}
@@ -133,13 +135,28 @@ func newAuditTally() *auditTally { return &auditTally{reasons: map[string]int64{
 
 func (t *auditTally) add(k pointKind, v verdict) { t.node[k][v]++ }
 
+// beginNode forgets what is left of a node whose audit failed.
+func (t *auditTally) beginNode() { t.node = [numKinds][numVerdicts]int64{} }
+
 func (t *auditTally) endNode() {
 	for k := range t.node {
 		for v, n := range t.node[k] {
 			t.all[k][v] += n
 		}
 	}
-	t.node = [numKinds][numVerdicts]int64{}
+	t.beginNode()
+}
+
+// points counts those that were judged, without their peers.
+func (t *auditTally) points() (n int64) {
+	for k := range numKinds {
+		for _, v := range []verdict{named, unnamed, unknowable, disputed} {
+			if k != asPeer {
+				n += t.all[k][v]
+			}
+		}
+	}
+	return n
 }
 
 func (t *auditTally) print(tb testing.TB) {
@@ -163,12 +180,18 @@ func (t *auditTally) check(tb testing.TB, c conduct) {
 		n := t.all[k]
 		assert.Zero(tb, n[settledUnnamed], "points by %s without a name, though all sources agree", k)
 		switch k {
-		case byUID: // an endpoint that no source has told of yet is looked up by its address
+		case byUID, byEndpoint:
 			assert.Zero(tb, n[unknowable]+n[disputed], "points by %s, which is one pod's only, with another's name", k)
 		case byNobody:
 			assert.Zero(tb, n[named]+n[unknowable]+n[disputed], "points of nobody with a name")
 			continue
-		case byNetNS, byAddress:
+		case byUntold:
+			if c.name == "fresh" {
+				assert.Zero(tb, n[named]+n[unnamed]+n[unknowable]+n[disputed], "points by %s, though all was told at once", k)
+			}
+			continue
+		}
+		if k != asPeer {
 			assert.Greater(tb, n[settledPoint], (n[named]+n[unnamed])/10, "points by %s about which all sources agree", k)
 		}
 		floor := (n[named] + n[unnamed]) / 2

@@ -5,9 +5,10 @@ package podidentityextension
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
-	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
@@ -16,12 +17,27 @@ import (
 // The audit's synthetic sources: what each one tells the extension of the node,
 // and when. They are FAKES of the real sources in their bad moments.
 
+type auditSource int
+
 const (
-	auditCRI = iota
+	auditCRI auditSource = iota
 	auditK8s
 	auditFile
 	numAuditSources
 )
+
+// tells says whether the source knows keys of this kind.
+func (s auditSource) tells(key any) bool {
+	switch key.(type) {
+	case podUID:
+		return s != auditFile
+	case sandboxID:
+		return s != auditK8s
+	case uint64:
+		return s == auditCRI
+	}
+	return true
+}
 
 var auditNames = [numAuditSources]string{"auditcri", "auditk8s", "auditfile"}
 
@@ -45,18 +61,40 @@ var conducts = []conduct{
 // A telling is an event on its way from a source to the extension.
 type telling struct {
 	due    int64
-	source int
+	source auditSource
 	what   happening
 	life   *tenancy
 	at     int64 // when the source says it was, 0 where it does not
 }
 
-// told is a claim that the extension was told of: a source's word that a
-// tenancy has a key in [begin, end).
+// told is a source's word that a tenancy has a key in [begin, end): its own word
+// only, whatever others said.
 type told struct {
-	source     int
+	source     auditSource
 	life       *tenancy
+	key        any
 	begin, end int64
+}
+
+// standsAt says whether the source's word is that the tenancy had the key at a
+// time, and nothing that the extension was told by now refutes it: a first-hand
+// end of the sandbox, before that time. The file knows sandboxes. The API server
+// knows pods: its word is about a sandbox of the pod that had the address, once
+// somebody has said which pod's it was and with which addresses, be it after its
+// end. A UID outlives the sandbox.
+func (c *told) standsAt(at int64) bool {
+	if at < c.begin || c.end <= at {
+		return false
+	}
+	if _, isUID := c.key.(podUID); isUID {
+		return true
+	}
+	if c.source != auditK8s {
+		return at < c.life.died
+	}
+	return !slices.ContainsFunc(c.life.pod.lives, func(l *tenancy) bool {
+		return l.heard && l.died <= at && (l == c.life || l.died > c.begin && slices.Contains(l.keys(auditK8s), c.key))
+	})
 }
 
 // auditFeeds brings what happens to the extension, and keeps account of it.
@@ -121,7 +159,7 @@ func (f *auditFeeds) deliver() {
 		f.queue = f.queue[1:]
 		f.bring(e)
 	}
-	for s := range f.next {
+	for s := range numAuditSources {
 		if f.node.now >= f.next[s] && (s != auditFile || f.lag[s] > 0 || f.changed) {
 			f.list(s)
 			every := int64(f.relistIn)
@@ -151,14 +189,17 @@ func (f *auditFeeds) bring(e telling) {
 	f.say("  %s ends %s at %.4fs", auditNames[e.source], r.Owner, seconds(at))
 	sink.End(r.Owner, when, true)
 	if e.source == auditCRI {
-		f.died(e.life, at)
+		e.life.died = min(e.life.died, at)
+		for _, k := range e.life.keys(e.source) {
+			f.close(e.source, e.life, k, at) // it can have told a later end before
+		}
 	}
 	f.lost(e.source, r.Owner, at)
 }
 
 // list has a source say all that it knows. A list of events' source is newer
 // than the events on their way, of which only ends still come.
-func (f *auditFeeds) list(source int) {
+func (f *auditFeeds) list(source auditSource) {
 	var records []podidentity.Record
 	var lives []*tenancy
 	add := func(l *tenancy) {
@@ -170,16 +211,17 @@ func (f *auditFeeds) list(source int) {
 		add(l)
 	}
 	if source == auditFile {
-		for _, l := range f.owners[source] {
-			if l.end != never && l.end > f.node.now-int64(5*time.Second) && f.rnd.IntN(100) < f.stale {
+		for _, owner := range slices.Sorted(maps.Keys(f.owners[source])) { // the seed must decide
+			if l := f.owners[source][owner]; l.end != never && l.end > f.node.now-int64(5*time.Second) && f.rnd.IntN(100) < f.stale {
 				add(l)
 			}
 		}
-		slices.SortFunc(records[len(f.node.live):], func(a, b podidentity.Record) int { return compareOwners(a.Owner, b.Owner) })
-		slices.SortFunc(lives[len(f.node.live):], func(a, b *tenancy) int { return compareOwners(a.sandbox, b.sandbox) })
 	}
 	f.queue = slices.DeleteFunc(f.queue, func(e telling) bool { return e.source == source && e.what == began })
 	f.say("  %s lists %d pods", auditNames[source], len(records))
+	if source == auditCRI {
+		f.endUnlisted(lives)
+	}
 	f.sinks[source].sink.Replace(records, time.Unix(0, f.node.now))
 	for owner := range f.owners[source] {
 		if !slices.ContainsFunc(records, func(r podidentity.Record) bool { return r.Owner == owner }) {
@@ -191,19 +233,33 @@ func (f *auditFeeds) list(source int) {
 	}
 }
 
-func compareOwners(a, b string) int {
-	if a < b {
-		return -1
+// endUnlisted has the CRI source end the sandboxes that are gone, as the real one
+// does at every list, and those of the last seconds, which the runtime lists as
+// not ready for a while, at every list again.
+func (f *auditFeeds) endUnlisted(listed []*tenancy) {
+	var gone []*tenancy
+	for _, l := range f.owners[auditCRI] {
+		if !slices.Contains(listed, l) {
+			gone = append(gone, l)
+		}
 	}
-	return 1
+	for _, l := range f.node.recent {
+		if l.end > f.node.now-int64(10*time.Second) && l.end <= f.node.now && !slices.Contains(gone, l) {
+			gone = append(gone, l)
+		}
+	}
+	slices.SortFunc(gone, func(a, b *tenancy) int { return strings.Compare(a.sandbox, b.sandbox) })
+	for _, l := range gone {
+		f.bring(telling{source: auditCRI, what: stopped, life: l})
+	}
 }
 
 // noted keeps account of a source's word that a tenancy is there.
-func (f *auditFeeds) noted(source int, l *tenancy, seen int64) {
+func (f *auditFeeds) noted(source auditSource, l *tenancy, seen int64) {
 	owner := l.record(source).Owner
 	before := f.owners[source][owner]
-	if l.dead && source == auditFile {
-		return // refused: it died at first hand
+	if source != auditK8s {
+		l.heard = true
 	}
 	f.owners[source][owner] = l
 	if before == l {
@@ -213,18 +269,18 @@ func (f *auditFeeds) noted(source int, l *tenancy, seen int64) {
 	if l.stated[source] && before == nil {
 		begin = l.begin
 	}
-	keys := l.reusable(source)
+	keys := l.keys(source)
 	for _, k := range keys {
-		if before != nil && slices.Contains(before.reusable(source), k) {
+		if before != nil && slices.Contains(before.keys(source), k) {
 			continue
 		}
 		c := slices.DeleteFunc(f.claims[k], func(c *told) bool { return c.end < f.node.now-4*auditReach })
-		f.claims[k] = append(c, &told{source: source, life: l, begin: begin, end: never})
+		f.claims[k] = append(c, &told{source: source, life: l, key: k, begin: begin, end: never})
 	}
 	if before == nil {
 		return
 	}
-	for _, k := range before.reusable(source) {
+	for _, k := range before.keys(source) {
 		if !slices.Contains(keys, k) {
 			f.close(source, before, k, f.node.now)
 		}
@@ -232,39 +288,21 @@ func (f *auditFeeds) noted(source int, l *tenancy, seen int64) {
 }
 
 // lost keeps account of a source's word that an owner is gone.
-func (f *auditFeeds) lost(source int, owner string, at int64) {
+func (f *auditFeeds) lost(source auditSource, owner string, at int64) {
 	l := f.owners[source][owner]
 	if l == nil {
 		return
 	}
 	delete(f.owners[source], owner)
-	for _, k := range l.reusable(source) {
+	for _, k := range l.keys(source) {
 		f.close(source, l, k, at)
 	}
 }
 
-func (f *auditFeeds) close(source int, l *tenancy, key any, at int64) {
+func (f *auditFeeds) close(source auditSource, l *tenancy, key any, at int64) {
 	for _, c := range f.claims[key] {
 		if c.source == source && c.life.record(source).Owner == l.record(source).Owner && c.end > at {
 			c.end = max(at, c.begin)
-		}
-	}
-}
-
-// died keeps account of a first-hand end: the sandbox is dead to the file, and
-// its addresses are taken from what the API server says of its pod.
-func (f *auditFeeds) died(l *tenancy, at int64) {
-	knows := f.owners[auditCRI][l.sandbox] == l || f.owners[auditFile][l.sandbox] == l && !l.dead
-	l.dead = true
-	for _, k := range l.reusable(auditCRI) {
-		// Only what still stands: the cache leaves an end that another source has
-		// told of already, be it later than the first-hand one. A name from between
-		// the two is counted as disputed.
-		if f.owners[auditFile][l.sandbox] == l {
-			f.close(auditFile, l, k, at)
-		}
-		if _, isAddr := k.(netip.Addr); isAddr && knows && f.owners[auditK8s][l.pod.uid] != nil {
-			f.close(auditK8s, l, k, at)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +51,7 @@ func (cfg *PageConfig) Unmarshal(conf *confmap.Conf) error {
 	type strict confighttp.ServerConfig // without its method
 	check := strict(cfg.ServerConfig)
 	if err := conf.Unmarshal(&check); err != nil {
-		return err
+		return nameKeys(err)
 	}
 	return cfg.ServerConfig.Unmarshal(conf)
 }
@@ -60,7 +62,7 @@ func (cfg *Config) Unmarshal(conf *confmap.Conf) error {
 	rest.Delete("sources")
 	type plain Config // without this method, which Unmarshal would call again
 	if err := rest.Unmarshal((*plain)(cfg)); err != nil {
-		return err
+		return nameKeys(err)
 	}
 	named, isMap := conf.Get("sources").(map[string]any)
 	if !isMap && conf.Get("sources") != nil {
@@ -82,12 +84,32 @@ func (cfg *Config) Unmarshal(conf *confmap.Conf) error {
 		}
 		source := typ.newConfig()
 		if err := sub.Unmarshal(source); err != nil {
-			return fmt.Errorf("sources: %q: %w", name, err)
+			return fmt.Errorf("sources: %q: %w", name, nameKeys(err))
 		}
 		sources[id] = source
 	}
 	cfg.Sources = sources
 	return nil
+}
+
+var (
+	invalidKeys = regexp.MustCompile(`'[\w.]*' has invalid keys: (.*)`)
+	parentKeys  = regexp.MustCompile(`'(\w+)' decoding failed`)
+)
+
+// nameKeys says which keys are unknown by their path: confmap says it by the name
+// of the Go type that lacks them, below one heading for each level.
+func nameKeys(err error) error {
+	message := err.Error()
+	unknown := invalidKeys.FindStringSubmatchIndex(message)
+	if unknown == nil {
+		return err
+	}
+	path := ""
+	for _, parent := range parentKeys.FindAllStringSubmatch(message[:unknown[0]], -1) {
+		path += parent[1] + ": "
+	}
+	return fmt.Errorf("%sunknown key: %s", path, message[unknown[2]:unknown[3]])
 }
 
 // Validate refuses what cannot work. The sources validate themselves.
@@ -99,8 +121,9 @@ func (cfg *Config) Validate() error {
 	if cfg.StartupTimeout < 0 {
 		errs = append(errs, fmt.Errorf("startup_timeout: %s: must be 0s (do not wait) or more", cfg.StartupTimeout))
 	}
-	if cfg.Page.HasValue() && cfg.Page.Get().ServerConfig.NetAddr.Endpoint == "" {
-		errs = append(errs, fmt.Errorf("page: endpoint: must be an address to listen on, such as %s", defaultPageEndpoint))
+	if cfg.Page.HasValue() {
+		addr := cfg.Page.Get().ServerConfig.NetAddr
+		errs = append(errs, validateListen(string(addr.Transport), addr.Endpoint))
 	}
 	allowed := []string{push}
 	for id := range cfg.Sources {
@@ -118,6 +141,25 @@ func (cfg *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("sources: %d of them: must be fewer than %d", n, maxSources))
 	}
 	return errors.Join(errs...)
+}
+
+// validateListen refuses where nothing can listen, before the start does without
+// saying which key is meant.
+func validateListen(transport, endpoint string) error {
+	if endpoint == "" {
+		return fmt.Errorf("page: endpoint: must be an address to listen on, such as %s", defaultPageEndpoint)
+	}
+	if transport != "" && !strings.HasPrefix(transport, "tcp") {
+		return nil // a path
+	}
+	_, port, err := net.SplitHostPort(endpoint)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil || port == "" {
+		return fmt.Errorf("page: endpoint: %q: must be host:port, such as %s", endpoint, defaultPageEndpoint)
+	}
+	return nil
 }
 
 // maxSources is what the cache can rank.

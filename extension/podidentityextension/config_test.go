@@ -88,15 +88,20 @@ func TestBadConfig(t *testing.T) {
 		"no type":               {`sources: {"/x": {}}`, []string{`sources: "/x"`, "want a type (cri, "}},
 		"sources is a list":     {"sources: [cri]", []string{"sources: want a map", "[cri]"}},
 		"a source is a word":    {"sources: {cri: on}", []string{`sources: "cri": want a map of its settings, have on`}},
-		"unknown key":           {"sorces: {}", []string{"sorces"}},
-		"unknown source key":    {"sources: {cri: {socket: x}}", []string{`sources: "cri"`, "socket"}},
+		"unknown key":           {"sorces: {}", []string{"unknown key: sorces"}},
+		"unknown keys":          {"{sorces: {}, grace: 1s}", []string{"unknown key: grace, sorces"}},
+		"unknown source key":    {"sources: {cri: {socket: x}}", []string{`sources: "cri": unknown key: socket`}},
+		"unknown page TLS key":  {"page: {tls: {fil: x}}", []string{"'page'", "tls: unknown key: fil"}},
+		"page without port":     {"page: {endpoint: localhost}", []string{`page: endpoint: "localhost": must be host:port, such as localhost:8899`}},
+		"page without a number": {"page: {endpoint: 'localhost:'}", []string{`page: endpoint: "localhost:": must be host:port`}},
+		"page with a bad port":  {"page: {endpoint: '[::1]:99999'}", []string{`page: endpoint: "[::1]:99999": must be host:port`}},
 		"endpoint":              {"sources: {cri: {endpoint: containerd}}", []string{"sources::cri: endpoint", `"containerd" is no URL; want unix:///path/of/the.sock`}},
 		"negative interval":     {"sources: {cri/x: {poll_interval: -1s}}", []string{"sources::cri/x: poll_interval: -1s: must be more than 0s"}},
 		"negative grace":        {"grace_period: -1s", []string{"grace_period: -1s: must be 0s or more"}},
 		"negative startup":      {"startup_timeout: -2s", []string{"startup_timeout: -2s: must be 0s (do not wait) or more"}},
 		"no duration":           {"grace_period: soon", []string{"grace_period", "invalid duration"}},
 		"page without endpoint": {"page: {endpoint: ''}", []string{"page: endpoint: must be an address to listen on, such as localhost:8899"}},
-		"unknown page key":      {"page: {adress: x}", []string{"page", "adress"}},
+		"unknown page key":      {"page: {adress: x}", []string{"'page'", "unknown key: adress"}},
 		"page is a word":        {"page: on", []string{"page"}},
 		"storage is no id":      {"storage: /x", []string{"storage"}},
 		"precedence names nobody": {"{sources: {cri: {}}, precedence: [cri, k8s]}",
@@ -109,6 +114,7 @@ func TestBadConfig(t *testing.T) {
 			for _, s := range tt.says {
 				require.ErrorContains(t, err, s)
 			}
+			require.NotRegexp(t, `\w\.(plain|strict|[A-Z]\w*Config)`, err.Error(), "the name of a Go type")
 		})
 	}
 }

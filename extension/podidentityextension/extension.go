@@ -29,6 +29,8 @@ const (
 	refreshInterval = time.Second
 	// expireInterval is how often a clock that was set back is noticed at least.
 	expireInterval = time.Second
+	// rivalsInterval is how often addresses that several pods claim are looked at.
+	rivalsInterval = time.Second
 )
 
 var (
@@ -55,7 +57,8 @@ type identityExtension struct {
 	ready     chan struct{}
 	readyOnce sync.Once
 
-	wants wants
+	wants  wants
+	rivals rivals // run's
 
 	statusMu sync.Mutex // keeps status reports in the order of the changes
 	host     component.Host
@@ -233,6 +236,8 @@ func (e *identityExtension) run(ctx context.Context) {
 	defer close(e.done)
 	expire := time.NewTimer(expireInterval)
 	defer expire.Stop()
+	rivals := time.NewTicker(rivalsInterval)
+	defer rivals.Stop()
 	startup := time.NewTimer(e.cfg.StartupTimeout)
 	defer startup.Stop()
 	rearm := time.NewTimer(0)
@@ -243,6 +248,8 @@ func (e *identityExtension) run(ctx context.Context) {
 			return
 		case <-expire.C:
 			expire.Reset(e.cache.Expire(expireInterval))
+		case <-rivals.C:
+			e.reportRivals()
 		case <-e.cache.Missed():
 			for _, f := range e.sources {
 				f.askAgain()

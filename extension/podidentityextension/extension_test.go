@@ -6,6 +6,7 @@ package podidentityextension
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"sync"
 	"testing"
@@ -204,7 +205,7 @@ func TestStatusIsReportedOnChangeOnly(t *testing.T) {
 	require.Empty(t, r.host.events)
 
 	r.a.sink.Failed(errors.New("socket is gone"))
-	r.a.sink.Failed(errors.New("socket is still gone"))
+	r.a.sink.Failed(errors.New("socket is gone"))
 	require.Len(t, r.host.events, 1)
 	require.Equal(t, componentstatus.StatusRecoverableError, r.host.events[0].Status())
 	require.EqualError(t, r.host.events[0].Err(), `source "scripteda" is down: socket is gone`)
@@ -224,9 +225,36 @@ func TestStatusIsReportedOnChangeOnly(t *testing.T) {
 	require.Equal(t, 2, r.logs.FilterMessageSnippet("The source is down").Len())
 	require.Equal(t, 2, r.logs.FilterMessageSnippet("The source answers again").Len())
 
+	require.Zero(t, r.logs.FilterMessageSnippet("still down").Len())
+
 	require.NoError(t, r.Shutdown(context.Background()))
 	r.a.sink.Failed(errors.New("cut off by the shutdown"))
 	require.Len(t, r.host.events, 4)
+}
+
+func TestAnotherReasonOfASourceThatIsDown(t *testing.T) {
+	r := newRig(t, time.Hour)
+	still := func() (reasons []any) {
+		for _, e := range r.logs.FilterMessageSnippet("The source is still down, for another reason").All() {
+			reasons = append(reasons, e.ContextMap()["error"])
+		}
+		return reasons
+	}
+	r.a.sink.Failed(errors.New("socket is gone"))
+	r.a.sink.Failed(errors.New("permission denied"))
+	r.a.sink.Failed(errors.New("permission denied"))
+	r.a.sink.Failed(errors.New("socket is gone"))
+	require.Equal(t, []any{"permission denied"}, still())
+	require.EqualError(t, r.host.events[len(r.host.events)-1].Err(), `source "scripteda" is down: permission denied`)
+	for i := range 50 { // one that is new at every attempt
+		r.a.sink.Failed(fmt.Errorf("connection from port %d was reset", i))
+	}
+	require.Len(t, still(), maxReasons-1)
+	r.a.sink.Synced()
+	r.a.sink.Failed(errors.New("socket is gone"))
+	require.Equal(t, 2, r.logs.FilterMessageSnippet("The source is down").Len())
+	r.a.sink.Failed(errors.New("permission denied"))
+	require.Len(t, still(), maxReasons)
 }
 
 func TestMissedLookupAsksEverySource(t *testing.T) {

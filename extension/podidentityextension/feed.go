@@ -29,9 +29,14 @@ type feed struct {
 	birth    time.Time
 	closed   atomic.Bool
 
-	mu   sync.Mutex
-	down error // why the source is down, nil while it is not
+	mu      sync.Mutex
+	down    error               // why the source is down, nil while it is not
+	reasons map[string]struct{} // the reasons that were logged since it went down
 }
+
+// maxReasons is how many reasons are logged while a source is down: one that
+// carries a time or a port is a new one at every attempt.
+const maxReasons = 10
 
 func newFeed(ext *identityExtension, name string, rank int, src source.Source, logger *zap.Logger) *feed {
 	return &feed{
@@ -57,7 +62,7 @@ func (f *feed) End(owner string, at time.Time, terminal bool) {
 // Synced implements source.Sink.
 func (f *feed) Synced() {
 	first := f.synced.Swap(max(1, int64(time.Since(f.birth)))) == 0
-	if f.setDown(nil) {
+	if back, _ := f.setDown(nil); back {
 		f.logger.Info("The source answers again")
 		f.ext.reportStatus()
 	}
@@ -73,8 +78,12 @@ func (f *feed) Failed(err error) {
 		return // cut off by our own shutdown
 	}
 	f.failures.Add(1)
-	if f.setDown(err) {
+	switch went, changed := f.setDown(err); {
+	case went:
 		f.logger.Warn("The source is down; what it said last stays known", zap.Error(err))
+		f.ext.reportStatus()
+	case changed:
+		f.logger.Warn("The source is still down, for another reason", zap.Error(err))
 		f.ext.reportStatus()
 	}
 }
@@ -85,13 +94,25 @@ func (f *feed) Refresh() <-chan struct{} { return f.refresh }
 // Wanted implements source.Sink.
 func (f *feed) Wanted() (labels, annotations []string) { return f.ext.wants.all() }
 
-// setDown notes err and says whether the source went down or came back by it.
-func (f *feed) setDown(err error) (changed bool) {
+// setDown notes err, and says whether the source went down or came back by it, or
+// is down for a reason that has not been logged.
+func (f *feed) setDown(err error) (changed, reason bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	changed = (f.down == nil) != (err == nil)
 	f.down = err
-	return changed
+	if err == nil {
+		f.reasons = nil
+		return changed, false
+	}
+	if _, logged := f.reasons[err.Error()]; logged || len(f.reasons) == maxReasons {
+		return changed, false
+	}
+	if f.reasons == nil {
+		f.reasons = map[string]struct{}{}
+	}
+	f.reasons[err.Error()] = struct{}{}
+	return changed, true
 }
 
 func (f *feed) failure() error {

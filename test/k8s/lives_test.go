@@ -103,6 +103,28 @@ func TestLives(t *testing.T) {
 		holds(t, "10.9.1.6", a)
 		free(t, "10.9.1.5")
 	})
+	t.Run("delete without an address", func(t *testing.T) {
+		a := pod(k.run(ctx, "web-7", "10.9.1.7", "fd00:9::1:7"))
+		holds(t, "10.9.1.7", a)
+		a = pod(k.report(ctx, a, func(s *corev1.PodStatus) { s.PodIP, s.PodIPs = "", nil }))
+		require.Empty(t, a.Status.PodIPs, "the last state of the pod, which its deletion carries")
+		require.NoError(t, k.remove(ctx, "web-7"))
+		free(t, "10.9.1.7")
+		free(t, "fd00:9::1:7")
+		b := pod(k.run(ctx, "web-7b", "10.9.1.7"))
+		holds(t, "10.9.1.7", b)
+		free(t, "fd00:9::1:7")
+	})
+	t.Run("one secondary address of two pods", func(t *testing.T) {
+		a := pod(k.run(ctx, "red-8", "10.9.1.8", "fd00:9::1:8"))
+		holds(t, "fd00:9::1:8", a)
+		b := pod(k.run(ctx, "blue-8", "10.9.1.9", "fd00:9::1:8"))
+		holds(t, "10.9.1.9", b)
+		holds(t, "10.9.1.8", a)
+		await(t, "nobody is guessed", func() bool { return i.uid("fd00:9::1:8") == "ambiguous" })
+		require.NoError(t, k.remove(ctx, "red-8"))
+		holds(t, "fd00:9::1:8", b)
+	})
 	t.Run("static pod, by the UID that the node knows", func(t *testing.T) {
 		pod(k.create(ctx, "static-node-1", func(p *corev1.Pod) {
 			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "f5d1b6a0c3e94b5c8d7e6f5a4b3c2d1e"}
@@ -130,11 +152,12 @@ func TestChangesWhileNobodyWatches(t *testing.T) {
 	completed := pod(k.run(ctx, "completed", "10.9.2.2"))
 	replaced := pod(k.run(ctx, "replaced", "10.9.2.3"))
 	kept := pod(k.run(ctx, "kept", "10.9.2.4"))
+	wiped := pod(k.run(ctx, "wiped", "10.9.2.5"))
 	before := kept.ResourceVersion
 
 	i := startIdentity(t, cluster.Kubeconfig(bed.Admin, proxy.Addr()), nil)
 	i.awaitSynced(t)
-	for addr, p := range map[string]*corev1.Pod{"10.9.2.1": deleted, "10.9.2.2": completed, "10.9.2.3": replaced, "10.9.2.4": kept} {
+	for addr, p := range map[string]*corev1.Pod{"10.9.2.1": deleted, "10.9.2.2": completed, "10.9.2.3": replaced, "10.9.2.4": kept, "10.9.2.5": wiped} {
 		require.Equal(t, string(p.UID), i.uid(addr))
 	}
 
@@ -143,6 +166,8 @@ func TestChangesWhileNobodyWatches(t *testing.T) {
 	require.NoError(t, k.remove(ctx, "deleted"))
 	pod(k.report(ctx, completed, func(s *corev1.PodStatus) { stopped(s); s.Phase = corev1.PodFailed }))
 	require.NoError(t, k.remove(ctx, "replaced"))
+	pod(k.report(ctx, wiped, func(s *corev1.PodStatus) { s.PodIP, s.PodIPs = "", nil }))
+	require.NoError(t, k.remove(ctx, "wiped"))
 	heir := pod(k.run(ctx, "replaced", "10.9.2.1"))
 	cluster.KillAPIServer()
 	cluster.StartAPIServer()
@@ -160,6 +185,7 @@ func TestChangesWhileNobodyWatches(t *testing.T) {
 	await(t, "the heir", func() bool { return i.uid("10.9.2.1") == string(heir.UID) })
 	assert.Equal(t, "ended", i.uid("10.9.2.2"))
 	assert.Equal(t, "ended", i.uid("10.9.2.3"))
+	assert.Equal(t, "ended", i.uid("10.9.2.5"))
 	assert.Equal(t, string(kept.UID), i.uid("10.9.2.4"))
 	assert.Equal(t, "ended", describe(i.Resolve(podidentity.Query{UID: string(deleted.UID)})))
 	assert.Len(t, i.warnings(), 1, "one for the whole time")

@@ -36,8 +36,10 @@ type Cache struct {
 
 	mu         sync.Mutex // guards all below, and every write to the indexes and pods
 	owners     []table[string, *record]
-	tombstones table[string, *tombstone]
+	tombstones table[string, *tombstone]    // by sandbox
+	graves     table[podName, []*tombstone] // those whose pod is known
 	expiries   expiries
+	rivalries  table[address, struct{}] // addresses that two pods may claim
 	intern     interner
 	pods       int
 	changes    uint64         // of what a snapshot holds
@@ -90,9 +92,9 @@ func (c *Cache) Put(source int, r podidentity.Record, firsthand bool) {
 	defer c.mu.Unlock()
 	now := c.now()
 	if firsthand {
-		c.tombstones.delete(r.Sandbox)
+		c.exhume(r.Sandbox)
 	}
-	c.put(uint8(source), &r, now, now)
+	c.put(uint8(source), &r, firsthand, now, now)
 }
 
 // Replace states all that a source knows at a time: owners that it leaves out
@@ -120,7 +122,7 @@ func (c *Cache) Replace(source int, records []podidentity.Record, at time.Time) 
 		c.lose(c.owners[source].get(r.owner), seen)
 	}
 	for i := range records {
-		c.put(uint8(source), &records[i], seen, now)
+		c.put(uint8(source), &records[i], false, seen, now)
 	}
 }
 

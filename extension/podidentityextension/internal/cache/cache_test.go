@@ -80,6 +80,9 @@ func (n *node) isConsistent() {
 	assert.Zero(n.t, n.netns.m.Size())
 	assert.Zero(n.t, n.addrs.m.Size())
 	assert.Empty(n.t, n.tombstones.m)
+	assert.Empty(n.t, n.graves.m)
+	assert.Empty(n.t, n.Rivalries())
+	assert.Empty(n.t, n.rivalries.m)
 	assert.Empty(n.t, n.expiries)
 	assert.Empty(n.t, n.intern.sets.m)
 	for source := range numSources {

@@ -78,8 +78,68 @@ func TestDeadSandbox(t *testing.T) {
 		n.found(byAddr("10.0.0.9"), "web-0")
 		n.End(cri, "s2", time.Time{}, true)
 		n.until(20)
-		n.Put(k8s, fromK8s, false) // given again, by the API server's own word
+		n.Put(k8s, fromK8s, false) // given again, or late news of the dead sandbox
+		n.not(byAddr("10.0.0.1"), podidentity.Ended)
+		n.Put(cri, sandbox("s3", "u1", "web-0", 43, "10.0.0.1"), false)
 		n.found(byAddr("10.0.0.1"), "web-0")
+		n.End(cri, "s3", time.Time{}, false)
+		n.Put(k8s, moved, false)
+		n.until(90)
+		n.Put(k8s, fromK8s, false) // no news is as late as this
+		n.found(byAddr("10.0.0.1"), "web-0")
+	})
+	t.Run("had the address that the API server tells of only later", func(t *testing.T) {
+		n := newNode(t)
+		n.Put(cri, fromCRI, false)
+		n.until(10)
+		n.End(cri, "s1", time.Time{}, true)
+		n.Put(k8s, fromK8s, false)
+		n.not(byAddr("10.0.0.1"), podidentity.Ended)
+		n.found(podidentity.Query{UID: "u1"}, "web-0")
+		n.Put(k8s, fromK8s, false) // a resync
+		n.not(byAddr("10.0.0.1"), podidentity.Ended)
+		later := fromK8s // the same name, but not the same pod
+		later.Owner, later.Identity.UID = "u2", "u2"
+		n.Put(k8s, later, false)
+		require.Equal(t, "u2", n.found(byAddr("10.0.0.1"), "web-0").UID)
+	})
+	t.Run("had the address that a file tells of only later", func(t *testing.T) {
+		n := newNode(t)
+		n.Put(k8s, fromK8s, false)
+		n.until(10)
+		n.End(cri, "s1", at(8), true) // nobody knows yet whose it was
+		n.found(byAddr("10.0.0.1"), "web-0")
+		n.Put(file, fromFile, false)
+		n.not(byAddr("10.0.0.1"), podidentity.Ended)
+		n.not(byAddrAt("10.0.0.1", at(9)), podidentity.Ended)
+		n.found(byAddrAt("10.0.0.1", at(7)), "web-0")
+	})
+	t.Run("died when the exact end says, for those who lost it later, too", func(t *testing.T) {
+		n := newNode(t)
+		n.Put(k8s, fromK8s, false)
+		n.Replace(file, []podidentity.Record{fromFile}, time.Time{})
+		n.Put(cri, fromCRI, false)
+		n.until(10)
+		n.Replace(file, nil, time.Time{})
+		moved := fromK8s
+		moved.Addresses = addrs("10.0.0.9")
+		n.Put(k8s, moved, false)
+		n.found(byAddrAt("10.0.0.1", at(9)), "web-0")
+		n.End(cri, "s1", at(8), true)
+		n.not(byAddrAt("10.0.0.1", at(9)), podidentity.Ended)
+		n.found(byAddrAt("10.0.0.1", at(7)), "web-0")
+		n.End(cri, "s1", at(12), true) // says it again at every list
+		n.not(byAddrAt("10.0.0.1", at(9)), podidentity.Ended)
+		n.found(byAddr("10.0.0.9"), "web-0")
+	})
+	t.Run("is not taken for a sandbox of another pod of the name", func(t *testing.T) {
+		n := newNode(t)
+		n.Put(cri, fromCRI, false)
+		next := fromK8s
+		next.Owner, next.Identity.UID = "u2", "u2"
+		n.Put(k8s, next, false)
+		n.End(cri, "s1", time.Time{}, true)
+		require.Equal(t, "u2", n.found(byAddr("10.0.0.1"), "web-0").UID)
 	})
 	t.Run("can be begun again by who saw it die", func(t *testing.T) {
 		n := newNode(t)

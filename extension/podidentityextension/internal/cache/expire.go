@@ -61,7 +61,7 @@ func (c *Cache) expire(e expiry, mono int64) {
 	case t.deadline > mono:
 		c.expiries.push(expiry{deadline: t.deadline, sandbox: e.sandbox})
 	default:
-		c.tombstones.delete(e.sandbox)
+		c.exhume(e.sandbox)
 	}
 }
 

@@ -55,9 +55,9 @@ func (x index[K]) held(k K, r *record) bool {
 	return false
 }
 
-// grant gives k to r from begin on.
+// grant gives k to r from begin on, until r's end if that is known already.
 func (x index[K]) grant(k K, r *record, begin int64) {
-	x.m.Store(k, &lease{holder: r, begin: begin, end: live, next: x.load(k)})
+	x.m.Store(k, &lease{holder: r, begin: begin, end: r.end, next: x.load(k)})
 }
 
 // end ends r's lease of k, and those of the records that r succeeded, should at

@@ -31,28 +31,35 @@ type claim struct {
 
 type listing struct {
 	pod      *life
+	source   int
 	stated   bool
 	begin    int64
 	keys     []any
 	dead     bool
 	died     int64
 	released []any
+	end      int64 // of one that has ended
+	deadline int64 // the same, monotonic
 }
 
+// death is a sandbox's, and the addresses that it is known to have had.
 type death struct {
 	source       int
 	at, deadline int64
+	pod          *life // nil while no source has told
+	addrs        []any
 }
 
 type model struct {
 	clock  *fakeClock
 	claims []*claim
 	lists  [numSources]map[string]*listing
-	deaths map[string]death
+	ended  []*listing
+	deaths map[string]*death
 }
 
 func newModel(clock *fakeClock) *model {
-	m := &model{clock: clock, deaths: map[string]death{}}
+	m := &model{clock: clock, deaths: map[string]*death{}}
 	for i := range m.lists {
 		m.lists[i] = map[string]*listing{}
 	}
@@ -108,8 +115,17 @@ func (m *model) put(source int, p *life, r podidentity.Record, seen int64) {
 			died, isDead = old.died, true
 		}
 		if isDead && !(!r.Begin.IsZero() && begin > died) {
+			if d, ok := m.deaths[r.Sandbox]; ok {
+				d.learn(p, keysOf(&r))
+				m.release(d, died)
+			}
 			if old != nil && !old.dead {
 				m.end(source, old, died)
+			}
+			if old == nil && begin < died { // it had them until then
+				l := &listing{pod: p, source: source, stated: true, begin: begin, keys: keysOf(&r)}
+				m.claim(l, l.keys, begin)
+				m.end(source, l, died)
 			}
 			if old == nil || !old.dead {
 				m.lists[source][r.Owner] = &listing{pod: p, dead: true, died: died}
@@ -117,13 +133,26 @@ func (m *model) put(source int, p *life, r podidentity.Record, seen int64) {
 			return
 		}
 	}
-	l := &listing{pod: p, stated: !r.Begin.IsZero(), begin: begin}
+	l := &listing{pod: p, source: source, stated: !r.Begin.IsZero(), begin: begin}
 	if old != nil && !old.dead {
 		l = old
 	}
 	m.lists[source][r.Owner] = l
 	var keys []any
 	l.released = slices.DeleteFunc(l.released, func(k any) bool { return !slices.Contains(keysOf(&r), k) })
+	for _, d := range m.deaths { // the API server's news can be late news of a dead sandbox
+		if r.Sandbox == "" && d.pod == p {
+			for _, k := range d.addrs {
+				if slices.Contains(keysOf(&r), k) && !slices.Contains(l.released, k) {
+					l.released = append(l.released, k)
+					if l != old && begin < d.at {
+						m.claim(l, []any{k}, begin)
+						m.endClaim(source, p, k, d.at)
+					}
+				}
+			}
+		}
+	}
 	for _, k := range keysOf(&r) {
 		if !slices.Contains(l.released, k) {
 			keys = append(keys, k)
@@ -137,7 +166,7 @@ func (m *model) put(source int, p *life, r podidentity.Record, seen int64) {
 		if l == old {
 			from = now
 		}
-		m.claims = append(m.claims, &claim{pod: p, source: source, key: k, begin: from, end: live})
+		m.claim(l, []any{k}, from)
 	}
 	for _, k := range l.keys {
 		if !slices.Contains(keys, k) {
@@ -145,6 +174,12 @@ func (m *model) put(source int, p *life, r podidentity.Record, seen int64) {
 		}
 	}
 	l.keys = keys
+}
+
+func (m *model) claim(l *listing, keys []any, begin int64) {
+	for _, k := range keys {
+		m.claims = append(m.claims, &claim{pod: l.pod, source: l.source, key: k, begin: begin, end: live})
+	}
 }
 
 func (m *model) endClaim(source int, p *life, key any, at int64) {
@@ -160,10 +195,14 @@ func (m *model) endClaim(source int, p *life, key any, at int64) {
 }
 
 func (m *model) end(source int, l *listing, at int64) {
+	if l.end == 0 {
+		l.deadline = m.clock.mono.Load() + int64(grace) - max(0, m.clock.wall.Load()-max(at, l.begin))
+		m.ended = append(m.ended, l)
+	}
+	l.end = max(at, l.begin)
 	for _, k := range slices.Concat(l.keys, l.released) {
 		m.endClaim(source, l.pod, k, at)
 	}
-	l.keys = nil
 }
 
 func (m *model) lose(source int, owner string, at int64) {
@@ -172,6 +211,65 @@ func (m *model) lose(source int, owner string, at int64) {
 			m.end(source, l, max(at, l.begin))
 		}
 		delete(m.lists[source], owner)
+	}
+}
+
+func (d *death) learn(p *life, keys []any) {
+	d.pod = p
+	for _, k := range keys {
+		if _, isAddr := k.(netip.Addr); isAddr && !slices.Contains(d.addrs, k) {
+			d.addrs = append(d.addrs, k)
+		}
+	}
+}
+
+// release ends what the API server says of a dead sandbox's addresses.
+func (m *model) release(d *death, at int64) {
+	for _, k := range d.addrs {
+		m.endClaim(k8s, d.pod, k, at)
+		for _, y := range m.lists[k8s] {
+			if y.pod == d.pod && slices.Contains(y.keys, k) {
+				y.keys = slices.DeleteFunc(slices.Clone(y.keys), func(o any) bool { return o == k })
+				y.released = append(y.released, k)
+			}
+		}
+	}
+}
+
+func (m *model) bury(source int, owner, sandbox string, at int64) {
+	d, known := m.deaths[sandbox]
+	if !known {
+		d = &death{source: source, at: at}
+		m.deaths[sandbox] = d
+	}
+	d.at = min(d.at, at)
+	d.deadline = m.clock.mono.Load() + int64(max(grace, leastBurial))
+	var dying []*listing
+	for s := range m.lists {
+		for _, x := range m.lists[s] {
+			if !x.dead && x.pod.tells(s).Sandbox == sandbox && !(x.stated && x.begin > at) {
+				dying = append(dying, x)
+				d.learn(x.pod, x.keys)
+			}
+		}
+	}
+	for _, x := range m.ended { // later than was known by then
+		if x.pod.tells(x.source).Sandbox != sandbox || x.stated && x.begin > at {
+			continue
+		}
+		d.learn(x.pod, x.keys)
+		if x.end > at {
+			m.end(x.source, x, at)
+		}
+	}
+	m.release(d, at)
+	for s := range m.lists {
+		for o, x := range m.lists[s] {
+			if slices.Contains(dying, x) && !(s == source && o == owner) {
+				m.end(s, x, max(at, x.begin))
+				m.lists[s][o] = &listing{pod: x.pod, source: s, dead: true, died: max(at, x.begin)}
+			}
+		}
 	}
 }
 
@@ -185,42 +283,7 @@ func (m *model) endOwner(source int, owner string, at int64, terminal bool) {
 		sandbox = l.pod.tells(source).Sandbox
 	}
 	if terminal && sandbox != "" {
-		d, known := m.deaths[sandbox]
-		if !known {
-			d = death{source: source, at: at}
-		}
-		d.deadline = m.clock.mono.Load() + int64(max(grace, leastBurial))
-		m.deaths[sandbox] = d
-		var dying []*listing
-		for s := range m.lists {
-			for _, x := range m.lists[s] {
-				if !x.dead && x.pod.tells(s).Sandbox == sandbox && !(x.stated && x.begin > at) {
-					dying = append(dying, x)
-				}
-			}
-		}
-		for _, x := range dying { // what the API server says of the pod's addresses was the sandbox's
-			for _, y := range m.lists[k8s] {
-				if y.pod != x.pod || y.dead {
-					continue
-				}
-				for _, k := range x.keys {
-					if _, isAddr := k.(netip.Addr); isAddr && slices.Contains(y.keys, k) {
-						m.endClaim(k8s, y.pod, k, at)
-						y.keys = slices.DeleteFunc(slices.Clone(y.keys), func(o any) bool { return o == k })
-						y.released = append(y.released, k)
-					}
-				}
-			}
-		}
-		for s := range m.lists {
-			for o, x := range m.lists[s] {
-				if slices.Contains(dying, x) && !(s == source && o == owner) {
-					m.end(s, x, max(at, x.begin))
-					*x = listing{pod: x.pod, dead: true, died: max(at, x.begin)}
-				}
-			}
-		}
+		m.bury(source, owner, sandbox, at)
 	}
 	m.lose(source, owner, at)
 }
@@ -228,6 +291,7 @@ func (m *model) endOwner(source int, owner string, at int64, terminal bool) {
 func (m *model) expire() {
 	mono := m.clock.mono.Load()
 	m.claims = slices.DeleteFunc(m.claims, func(c *claim) bool { return c.end != live && c.deadline <= mono })
+	m.ended = slices.DeleteFunc(m.ended, func(l *listing) bool { return l.deadline <= mono })
 	for s, d := range m.deaths {
 		if d.deadline <= mono {
 			delete(m.deaths, s)

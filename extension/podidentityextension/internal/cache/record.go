@@ -111,6 +111,16 @@ func (r *record) copy() *record {
 	}
 }
 
+// yield moves what r claims of gone addresses to those that it only claims.
+func (r *record) yield(gone []address) {
+	kept := without(r.addrs, gone)
+	if len(kept) == len(r.addrs) {
+		return
+	}
+	r.released = without(r.addrs, kept)
+	r.addrs = kept
+}
+
 func (r *record) holds(a address) bool { return slices.Contains(r.addrs, a) }
 
 // uid is the pod's UID as this source has it.

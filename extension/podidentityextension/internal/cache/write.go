@@ -12,32 +12,41 @@ import (
 )
 
 // put begins, updates or repeats r. seen is when the source saw it.
-func (c *Cache) put(source uint8, r *podidentity.Record, seen, now int64) {
+func (c *Cache) put(source uint8, r *podidentity.Record, firsthand bool, seen, now int64) {
 	n := newRecord(r, source)
 	n.begin = seen
 	if n.stated {
 		n.begin = min(r.Begin.UnixNano(), now) // a begin to come is a clock that was set back
 	}
 	old := c.owners[source].get(r.Owner)
-	if c.buried(n, old) {
-		if old == nil || !old.dead {
-			if old != nil {
-				c.end(old, n.end)
-			}
-			n.dead = true
-			c.owners[source].set(r.Owner, n)
+	if c.buried(n, old, &r.Identity) {
+		switch {
+		case old == nil:
+			c.recall(n, &r.Identity)
+		case old.dead:
+			return
+		default:
+			c.end(old, n.end)
 		}
+		n.dead = true
+		c.owners[source].set(r.Owner, n)
 		return
 	}
 	if len(c.unsynced) > 0 {
 		old = c.settle(old, n, &r.Identity)
 	}
+	var taken []address
+	if !firsthand {
+		taken = c.taken(n, &r.Identity)
+	}
 	if old == nil || old.dead {
+		n.yield(taken)
 		c.begin(n, &r.Identity)
+		c.recallReleased(n)
 		return
 	}
-	n.released = without(n.addrs, without(n.addrs, old.released))
-	n.addrs = without(n.addrs, n.released)
+	said := n.addrs
+	n.yield(append(taken, old.released...))
 	switch {
 	case old.sameKeys(n, &r.Identity):
 		old.released = n.released
@@ -50,7 +59,8 @@ func (c *Cache) put(source uint8, r *podidentity.Record, seen, now int64) {
 			seen = n.begin
 		}
 		c.end(old, seen)
-		n.addrs, n.released = append(n.addrs, n.released...), nil
+		n.addrs, n.released = said, nil
+		n.yield(taken)
 		c.begin(n, &r.Identity)
 	}
 }
@@ -62,6 +72,11 @@ func (c *Cache) begin(n *record, id *podidentity.Identity) {
 	n.own = c.intern.view(id, n.kinds(id.UID))
 	c.owners[n.source].set(n.owner, n)
 	c.join(n)
+	c.grant(n)
+	c.noteRivals(n)
+}
+
+func (c *Cache) grant(n *record) {
 	if uid := n.uid(); uid != "" {
 		c.uids.grant(uid, n, n.begin)
 	}
@@ -93,6 +108,24 @@ func (c *Cache) end(r *record, at int64) {
 	c.changes++
 	at = min(at, r.sure)
 	r.end = max(at, r.begin)
+	c.endLeases(r, at)
+	c.expireLater(r)
+
+	p := r.pod
+	anchor := p.anchor()
+	p.remove(r)
+	switch {
+	case len(p.members) == 0:
+		c.pods--
+	case p.holds(anchor):
+		p.refresh()
+	default:
+		c.refound(p, r.end)
+	}
+	c.rejoin(r)
+}
+
+func (c *Cache) endLeases(r *record, at int64) {
 	if uid := r.uid(); uid != "" {
 		c.uids.end(uid, r, at)
 	}
@@ -111,20 +144,16 @@ func (c *Cache) end(r *record, at int64) {
 	for _, a := range r.released { // which it may have lost earlier than was known
 		c.addrs.end(c.addrs.key(a), r, at)
 	}
-	c.expireLater(r)
+}
 
-	p := r.pod
-	anchor := p.anchor()
-	p.remove(r)
-	switch {
-	case len(p.members) == 0:
-		c.pods--
-	case p.holds(anchor):
-		p.refresh()
-	default:
-		c.refound(p, r.end)
+// shorten gives an ended record an earlier end.
+func (c *Cache) shorten(r *record, at int64) {
+	if r.end <= at {
+		return
 	}
-	c.rejoin(r)
+	c.changes++
+	r.end = max(at, r.begin)
+	c.endLeases(r, at)
 }
 
 // refound makes new pods of those members that a pod has left when the id that
@@ -208,6 +237,7 @@ func (c *Cache) rekey(old, n *record, now int64) {
 	} else {
 		c.intern.release(old.own)
 	}
+	c.noteRivals(n)
 }
 
 // replaceKey makes n the holder of keys: in old's place where old held them.
@@ -245,28 +275,10 @@ func (c *Cache) rejoin(r *record) {
 	})
 }
 
-// release ends what the pod's records without a sandbox of their own claim of
-// the addresses that a dead sandbox held: they were that sandbox's.
-func (c *Cache) release(dead *record, at int64) {
-	for _, m := range slices.Clone(dead.pod.members) {
-		if m.sandbox != "" {
-			continue
-		}
-		left := without(m.addrs, dead.addrs)
-		if len(left) == len(m.addrs) {
-			continue
-		}
-		n := m.copy()
-		n.addrs, n.released = left, append(slices.Clone(m.released), without(m.addrs, left)...)
-		c.intern.again(n.own)
-		c.rekey(m, n, at)
-	}
-}
-
-// without returns addrs less those in gone.
-func without(addrs, gone []address) []address {
+// without returns list less those in gone.
+func without[T comparable](list, gone []T) []T {
 	if len(gone) == 0 {
-		return addrs
+		return list
 	}
-	return slices.DeleteFunc(slices.Clone(addrs), func(a address) bool { return slices.Contains(gone, a) })
+	return slices.DeleteFunc(slices.Clone(list), func(x T) bool { return slices.Contains(gone, x) })
 }

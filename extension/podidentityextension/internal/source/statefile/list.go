@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -71,12 +73,17 @@ func parseListJSON(b []byte) (answer, error) {
 	if entries == nil {
 		return answer{}, errPodsEmpty
 	}
-	var a answer
+	list := newListReader()
 	for i, raw := range *entries {
 		var e listPod
-		a.addListPod(i, &e, json.Unmarshal(raw, &e))
+		err := json.Unmarshal(raw, &e)
+		var fields map[string]json.RawMessage
+		if err == nil {
+			err = json.Unmarshal(raw, &fields)
+		}
+		list.add(i, &e, maps.Keys(fields), err)
 	}
-	return a, nil
+	return list.answer, nil
 }
 
 func parseListYAML(b []byte) (answer, error) {
@@ -119,7 +126,7 @@ func parseListYAML(b []byte) (answer, error) {
 	case pods.Kind != yaml.SequenceNode:
 		return answer{}, errors.New("pods: is no list")
 	}
-	var a answer
+	list := newListReader()
 	for i, node := range top.Pods.Content {
 		lowerKeys(node)
 		var e listPod
@@ -127,9 +134,16 @@ func parseListYAML(b []byte) (answer, error) {
 		if mismatch := (*yaml.TypeError)(nil); errors.As(err, &mismatch) {
 			err = errors.New(mismatch.Errors[0]) // one line says it
 		}
-		a.addListPod(i, &e, err)
+		list.add(i, &e, mappingKeys(node), err)
 	}
-	return a, nil
+	return list.answer, nil
+}
+
+func mappingKeys(n *yaml.Node) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := 0; i < len(n.Content) && yield(n.Content[i].Value); i += 2 {
+		}
+	}
 }
 
 // hasAlias says whether a document repeats a part of itself by its name. A few
@@ -149,16 +163,51 @@ func lowerKeys(n *yaml.Node) {
 	}
 }
 
-func (a *answer) addListPod(i int, e *listPod, err error) {
+// listFields are the fields of a listPod.
+var listFields = []string{"name", "namespace", "uid", "addresses", "labels", "sandbox_id", "netns"}
+
+// knownFields refuses an entry with a field that no list has: a misspelt one
+// would be a key that the pod lacks. The format is this project's own, so that
+// nobody else adds to it.
+func knownFields(names iter.Seq[string]) error {
+	for _, name := range slices.Sorted(names) {
+		if !slices.Contains(listFields, strings.ToLower(name)) {
+			return fmt.Errorf("%q is no field of a pod; these are: %s", clip(name), strings.Join(listFields, ", "))
+		}
+	}
+	return nil
+}
+
+// A listReader collects a list's pods.
+type listReader struct {
+	answer
+	owners map[string]int // the entry of each
+}
+
+func newListReader() *listReader { return &listReader{owners: map[string]int{}} }
+
+// add takes an entry. Of two for one pod the second is left out: it can be the
+// copy of an entry whose name was not changed, and its addresses another pod's.
+func (r *listReader) add(i int, e *listPod, fields iter.Seq[string], err error) {
 	var p pod
 	if err == nil {
 		p, err = e.pod()
 	}
+	if err == nil {
+		err = knownFields(fields)
+	}
+	if err == nil {
+		if first, twice := r.owners[p.owner()]; twice {
+			err = fmt.Errorf("is the same pod as pods[%d]; write all its addresses into one entry, or give each pod its own name, uid or sandbox_id", first)
+		} else {
+			r.owners[p.owner()] = i
+		}
+	}
 	if err != nil {
-		a.leaveOut(fmt.Errorf("pods[%d] (name %q): %w", i, clip(e.Name), err))
+		r.leaveOut(fmt.Errorf("pods[%d] (name %q): %w", i, clip(e.Name), err))
 		return
 	}
-	a.pods = append(a.pods, p)
+	r.pods = append(r.pods, p)
 }
 
 func (e *listPod) pod() (pod, error) {

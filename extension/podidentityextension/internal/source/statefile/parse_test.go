@@ -301,6 +301,8 @@ func TestBrokenEntryCostsItself(t *testing.T) {
 		{"no name", formatList, list(`{"namespace":"n","addresses":[]}`), `pods[0] (name ""): name: is missing`},
 		{"no namespace", formatList, list(`{"name":"a","addresses":[]}`), `pods[0] (name "a"): namespace: is missing`},
 		{"no addresses", formatList, list(`{"name":"a","namespace":"n","adresses":["10.9.0.6"]}`), `pods[0] (name "a"): addresses: is missing`},
+		{"a misspelt field", formatList, list(`{"name":"a","namespace":"n","addresses":["10.9.0.6"],"sandbox":"s"}`),
+			`pods[0] (name "a"): "sandbox" is no field of a pod; these are: name, namespace, uid, addresses, labels, sandbox_id, netns`},
 		{"an empty address", formatList, list(`{"name":"a","namespace":"n","addresses":[""]}`), `pods[0] (name "a"): addresses: holds an empty one`},
 		{"address", formatList, list(`{"name":"a","namespace":"n","addresses":["10.9.0.256"]}`), `pods[0] (name "a"): addresses: address "10.9.0.256"`},
 		{"netns", formatList, list(`{"name":"a","namespace":"n","addresses":[],"netns":"web"}`), `pods[0] (name "a"): netns: "web" is no absolute path`},
@@ -389,4 +391,31 @@ func TestEntriesThatDisagree(t *testing.T) {
 	assertPods(t, []want{{owner: "d", name: "n/b", addrs: []string{"10.9.0.7"}}}, pods)
 	require.Len(t, conflicts, 1)
 	assert.EqualError(t, conflicts[0], `container "c": its entries disagree on the pod name: "a" and "b"`)
+}
+
+// TestListWithAPodTwice: the second entry may be a copy whose name was not
+// changed; its address is nobody's.
+func TestListWithAPodTwice(t *testing.T) {
+	for name, list := range map[string]string{
+		"JSON": `{"pods":[{"name":"a","namespace":"n","addresses":["10.9.0.6"]},{"name":"b","namespace":"n","addresses":[]  ,"uid":"u"},
+			{"name":"a","namespace":"n","addresses":["10.9.0.7"]}]}`,
+		"YAML": "pods:\n- {name: a, namespace: n, addresses: [10.9.0.6]}\n- {name: b, namespace: n, addresses: [], uid: u}\n" +
+			"- {name: a, namespace: n, addresses: [10.9.0.7]}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, err := parseList([]byte(list))
+			require.NoError(t, err)
+			require.Len(t, a.pods, 2)
+			assert.Equal(t, []netip.Addr{netip.MustParseAddr("10.9.0.6")}, a.pods[0].Addresses)
+			require.Len(t, a.broken, 1)
+			assert.EqualError(t, a.broken[0], `pods[2] (name "a"): is the same pod as pods[0]; `+
+				`write all its addresses into one entry, or give each pod its own name, uid or sandbox_id`)
+		})
+	}
+	// Namesakes that can be told apart are two pods.
+	a, err := parseList([]byte(`{"pods":[{"name":"a","namespace":"n","addresses":["10.9.0.6"],"uid":"u1"},
+		{"name":"a","namespace":"n","addresses":["10.9.0.7"],"uid":"u2"}]}`))
+	require.NoError(t, err)
+	require.Len(t, a.pods, 2)
+	require.Empty(t, a.broken)
 }
