@@ -187,6 +187,31 @@ func TestAttachFails(t *testing.T) {
 	}
 }
 
+// A node whose IPv6 is switched off attaches workloads to IPv4 alone, and says what
+// is wrong when they are to have both.
+func TestNodeWithoutIPv6(t *testing.T) {
+	nettest.NeedNode(t)
+	t.Cleanup(func() { assert.NoError(t, nettest.AddNodeAddresses()) }) // last: when it is on again
+	for _, scope := range []string{"all", "default"} {
+		setting := "/proc/sys/net/ipv6/conf/" + scope + "/disable_ipv6"
+		require.NoError(t, os.WriteFile(setting, []byte("1"), 0))
+		t.Cleanup(func() { assert.NoError(t, os.WriteFile(setting, []byte("0"), 0)) })
+	}
+
+	n := newNode(t, "10.88.0.0/29").start()
+	assert.Equal(t, []string{"10.88.0.2"}, ips(n.attach(nettest.NewPod(t), "sandbox-4")))
+	n.detach("sandbox-4")
+	n.stop()
+
+	n = newNode(t).start()
+	before := nettest.NodeState(t)
+	_, err := n.client.Attach(context.Background(), request(nettest.NewPod(t), "sandbox-1"))
+	assert.Equal(t, codes.FailedPrecondition, status.Code(err), "%v", err)
+	assert.ErrorContains(t, err, "IPv6 is switched off (net.ipv6.conf.*.disable_ipv6)")
+	assert.Equal(t, before, nettest.NodeState(t))
+	assert.Empty(t, n.list())
+}
+
 // nothingLeft asserts that a failed Attach of sandbox-1, on a node where nothing
 // is attached, has left nothing behind.
 func (n *node) nothingLeft(t *testing.T, before []string) {
