@@ -166,7 +166,7 @@ func need(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it makes network namespaces and runs containerd")
 	}
-	for file, pkg := range map[string]string{"/usr/sbin/runc": "runc", "/usr/bin/busybox": "busybox-static", "/sbin/ip": "iproute2"} {
+	for file, pkg := range map[string]string{"/usr/sbin/runc": "runc", "/usr/bin/ctr": "containerd", "/usr/bin/busybox": "busybox-static", "/sbin/ip": "iproute2"} {
 		if _, err := os.Stat(file); err != nil {
 			t.Skipf("needs %s (Debian: %s); test/install-packages.sh installs it", file, pkg)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	pb "github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/workloadnetpb"
 	"github.com/otelcol-retina/otelcol-retina/test/cri"
 )
 
@@ -66,6 +67,55 @@ func TestKilled(t *testing.T) {
 		}
 		stopTraffic()
 		b.remove(t, stays)
+	})
+}
+
+// TestContainerdKilled kills containerd in the middle of attaches, and starts it
+// again: its pods are as they were, and what it had begun can be removed.
+func TestContainerdKilled(t *testing.T) {
+	onEachRuntime(t, func(t *testing.T, b *bed) {
+		b.startCollector(t)
+		b.ready(t)
+		stays := b.run(t, 2, 2, "stay")
+		stopTraffic := b.traffic(t, stays[0], stays[1])
+
+		attached := make(chan struct{}, 1)
+		changes, err := b.service.Watch(t.Context(), &pb.WatchRequest{})
+		require.NoError(t, err)
+		go func() {
+			for n := 0; ; n++ {
+				if _, err := changes.Recv(); err != nil {
+					return // the test ends
+				}
+				if n == 5 { // two that stay, "synced", three of those that follow
+					attached <- struct{}{}
+				}
+			}
+		}()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			each(20, 20, func(i int) {
+				_, _ = b.runtime.RunPod(ctx, cri.PodSpec{Name: fmt.Sprint("cut-", i), Namespace: "attach"})
+			})
+		}()
+		<-attached
+		require.NoError(t, b.KillContainerd(t.Context()))
+		cancel()
+		<-done
+		require.NoError(t, b.StartContainerd(t.Context()))
+		b.ready(t)
+		for _, p := range stays {
+			addrs, err := b.runtime.Addresses(t.Context(), p.ID)
+			require.NoError(t, err)
+			require.Equal(t, p.Addresses, addrs)
+		}
+		b.removeAllBut(t, stays...)
+		b.agree(t, append(b.run(t, 2, 2, "after"), stays...))
+		stopTraffic()
+		b.removeAllBut(t)
+		b.agree(t, nil)
 	})
 }
 
