@@ -288,6 +288,32 @@ func TestAttachRollsBack(t *testing.T) {
 	n.attach(nettest.NewPod(t), "sandbox-1")
 }
 
+// Somebody deletes the link while it is being made.
+func TestLinkVanishes(t *testing.T) {
+	n := newNode(t, "10.88.0.0/29").start()
+	for step := veth.StepFind; step <= veth.StepMark; step++ {
+		t.Run(step.String(), func(t *testing.T) {
+			pod := nettest.NewPod(t)
+			before, podBefore := nettest.NodeState(t), pod.State()
+			n.ext.service.network.Fault = func(at veth.Step) error {
+				if at != step {
+					return nil
+				}
+				link, err := netlink.LinkByName(veth.HostName("sandbox-1"))
+				if assert.NoError(t, err) {
+					err = netlink.LinkDel(link)
+				}
+				return err
+			}
+			_, err := n.client.Attach(context.Background(), request(pod, "sandbox-1"))
+			n.ext.service.network.Fault = nil
+			assert.Equal(t, codes.Internal, status.Code(err), "%v", err)
+			n.nothingLeft(t, before)
+			assert.Equal(t, podBefore, pod.State())
+		})
+	}
+}
+
 func TestAttachIsCancelled(t *testing.T) {
 	n := newNode(t, "10.88.0.0/29").start()
 	for step := veth.StepEnter; step <= veth.StepMark; step++ {
