@@ -374,6 +374,22 @@ func TestPrefixFull(t *testing.T) {
 	n.detach("sandbox-5")
 }
 
+// An address that the node itself has is not given to a workload.
+func TestNodeAddressInPrefix(t *testing.T) {
+	nettest.NeedNode(t)
+	lo, err := netlink.LinkByName("lo")
+	require.NoError(t, err)
+	for _, own := range []string{"10.88.0.2/24", "fd00:88::3/64"} {
+		addr, err := netlink.ParseAddr(own)
+		require.NoError(t, err)
+		require.NoError(t, netlink.AddrAdd(lo, addr))
+		t.Cleanup(func() { assert.NoError(t, netlink.AddrDel(lo, addr)) })
+	}
+	n := newNode(t).start()
+	assert.Equal(t, []string{"10.88.0.4", "fd00:88::4"}, ips(n.attach(nettest.NewPod(t), "sandbox-1")))
+	assert.Equal(t, 2, n.logs.FilterMessageSnippet("is the node's own").Len())
+}
+
 // 50 at once: all get their own addresses, and all are gone when they are gone.
 func TestAttachManyAtOnce(t *testing.T) {
 	n := newNode(t).start()
