@@ -114,6 +114,7 @@ CNIPROXY := extension/workloadnetextension/cniproxy
 
 .PHONY: test-attach
 test-attach: otelcol-retina ## Pods of containerd 1.7 and 2.2, built with cniproxy, on the network of the built binary
+	[ "$$(id -u)" != 0 ] || test/install-packages.sh containerd runc busybox-static iproute2
 	cd $(CNIPROXY) && go vet ./... && CGO_ENABLED=1 go test -race -count=1 ./...
 	cd test/attach && go vet ./... && go test -count=1 -timeout 30m ./...
 
@@ -150,6 +151,7 @@ fuzz: ## Each fuzz target for 10 s (FUZZTIME=…)
 
 .PHONY: bench
 bench: ## The benchmarks, ours beside the common way
+	[ "$$(id -u)" != 0 ] || test/install-packages.sh containernetworking-plugins iproute2
 	go test -run '^$$' -bench . -benchmem ./...
 	cd test/peerbench && go test -run '^$$' -bench . -benchtime 100ms .
 
