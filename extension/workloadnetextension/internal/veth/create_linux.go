@@ -58,8 +58,9 @@ func (n Network) create(ctx context.Context, c *Creation) error {
 		{StepAddress, c.address}, {StepLoopback, c.loopback},
 		{StepPodUp, func() error { return c.pod.LinkSetUp(c.podLink) }},
 		{StepHostUp, func() error { return c.host.LinkSetUp(c.hostLink) }},
-		{StepReady, func() error { return c.ready(ctx) }},
 		{StepPodRoutes, c.podRoutes}, {StepHostRoutes, c.hostRoutes},
+		// Last, so that the kernel's workers have had the time of the routes.
+		{StepReady, func() error { return c.ready(ctx) }},
 	} {
 		if err := n.run(ctx, step.step, step.do); err != nil {
 			return err
