@@ -187,6 +187,25 @@ func TestAttachFails(t *testing.T) {
 	}
 }
 
+// A namespace that is on a network is not taken to another one, and its own goes on.
+func TestSecondInterface(t *testing.T) {
+	n := newNode(t).start()
+	pod := nettest.NewPod(t)
+	n.attach(pod, "sandbox-1")
+	before, podBefore := nettest.NodeState(t), pod.State()
+	r := request(pod, "sandbox-2")
+	r.Netns.IfName = "eth1"
+	_, err := n.client.Attach(context.Background(), r)
+	assert.Equal(t, codes.AlreadyExists, status.Code(err), "%v", err)
+	assert.ErrorContains(t, err, "dev eth1: the namespace is on a network already: it has this route")
+	assert.Equal(t, before, nettest.NodeState(t))
+	assert.Equal(t, podBefore, pod.State())
+	assert.Equal(t, "shop/pod-sandbox-1", n.resolve("10.88.0.2"))
+	var stat unix.Stat_t
+	require.NoError(t, unix.Stat(pod.Path(), &stat))
+	assert.Equal(t, "shop/pod-sandbox-1", n.ask(podidentity.Query{NetNS: stat.Ino}))
+}
+
 // A node whose IPv6 is switched off attaches workloads to IPv4 alone, and says what
 // is wrong when they are to have both.
 func TestNodeWithoutIPv6(t *testing.T) {

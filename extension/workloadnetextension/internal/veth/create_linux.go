@@ -306,16 +306,23 @@ func (c *Creation) podRoutes() error {
 	for _, a := range c.spec.Addresses {
 		gateway := Gateway(a)
 		if err := c.pod.RouteAdd(hostRoute(gateway, index)); err != nil {
-			return fmt.Errorf("%s dev %s: %w", gateway, c.spec.IfName, err)
+			return fmt.Errorf("%s dev %s: %w", gateway, c.spec.IfName, onNetwork(err))
 		}
 		err := c.pod.RouteAdd(&netlink.Route{
 			LinkIndex: index, Dst: ipNet(unspecified(a), 0), Gw: gateway.AsSlice(), Protocol: unix.RTPROT_STATIC,
 		})
 		if err != nil {
-			return fmt.Errorf("default via %s dev %s: %w", gateway, c.spec.IfName, err)
+			return fmt.Errorf("default via %s dev %s: %w", gateway, c.spec.IfName, onNetwork(err))
 		}
 	}
 	return nil
+}
+
+func onNetwork(err error) error {
+	if errors.Is(err, unix.EEXIST) {
+		return ErrOnNetwork
+	}
+	return err
 }
 
 func unspecified(like netip.Addr) netip.Addr {
