@@ -81,7 +81,7 @@ check-generated: generate ## Fail if generated code or a go.mod is not current
 ##### Tests
 
 .PHONY: test
-test: packages-for-tests lint test-unit audit test-demo test-e2e test-dashboards test-docs test-windows test-k8s ## Install what the tests need, run all of them
+test: packages-for-tests lint test-unit audit test-demo test-e2e test-attach test-dashboards test-docs test-windows test-k8s ## Install what the tests need, run all of them
 
 .PHONY: packages-for-tests
 packages-for-tests:
@@ -109,6 +109,14 @@ test-dashboards: otelcol-retina ## Every query of the dashboards and alerts in a
 .PHONY: test-docs
 test-docs: otelcol-retina tools ## Every configuration and command of the documents
 	cd test/docs && go vet ./... && go test -count=1 -v ./...
+
+CNIPROXY := extension/workloadnetextension/cniproxy
+
+.PHONY: test-attach
+test-attach: otelcol-retina ## Pods of containerd 1.7 and 2.2, built with cniproxy, on the network of the built binary
+	[ "$$(id -u)" != 0 ] || test/install-packages.sh containerd runc busybox-static iproute2
+	cd $(CNIPROXY) && go vet ./... && CGO_ENABLED=1 go test -race -count=1 ./...
+	cd test/attach && go vet ./... && go test -count=1 -timeout 30m ./...
 
 WINE := $(CURDIR)/test/winhns/wine.sh
 
@@ -142,6 +150,7 @@ fuzz: ## Each fuzz target for 10 s (FUZZTIME=…)
 
 .PHONY: bench
 bench: ## The benchmarks, ours beside the common way
+	[ "$$(id -u)" != 0 ] || test/install-packages.sh containernetworking-plugins iproute2
 	go test -run '^$$' -bench . -benchmem ./...
 	cd test/peerbench && go test -run '^$$' -bench . -benchtime 100ms .
 

@@ -218,6 +218,7 @@ var statusCodes = []struct {
 	{veth.ErrOwnNetNS, codes.InvalidArgument},
 	{veth.ErrIfNameTaken, codes.AlreadyExists},
 	{veth.ErrHostNameTaken, codes.AlreadyExists},
+	{veth.ErrOnNetwork, codes.AlreadyExists},
 	{veth.ErrNotOurs, codes.FailedPrecondition},
 	{veth.ErrNoIPv6, codes.FailedPrecondition},
 }

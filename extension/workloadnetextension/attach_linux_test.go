@@ -187,6 +187,50 @@ func TestAttachFails(t *testing.T) {
 	}
 }
 
+// A namespace that is on a network is not taken to another one, and its own goes on.
+func TestSecondInterface(t *testing.T) {
+	n := newNode(t).start()
+	pod := nettest.NewPod(t)
+	n.attach(pod, "sandbox-1")
+	before, podBefore := nettest.NodeState(t), pod.State()
+	r := request(pod, "sandbox-2")
+	r.Netns.IfName = "eth1"
+	_, err := n.client.Attach(context.Background(), r)
+	assert.Equal(t, codes.AlreadyExists, status.Code(err), "%v", err)
+	assert.ErrorContains(t, err, "dev eth1: the namespace is on a network already: it has this route")
+	assert.Equal(t, before, nettest.NodeState(t))
+	assert.Equal(t, podBefore, pod.State())
+	assert.Equal(t, "shop/pod-sandbox-1", n.resolve("10.88.0.2"))
+	var stat unix.Stat_t
+	require.NoError(t, unix.Stat(pod.Path(), &stat))
+	assert.Equal(t, "shop/pod-sandbox-1", n.ask(podidentity.Query{NetNS: stat.Ino}))
+}
+
+// A node whose IPv6 is switched off attaches workloads to IPv4 alone, and says what
+// is wrong when they are to have both.
+func TestNodeWithoutIPv6(t *testing.T) {
+	nettest.NeedNode(t)
+	t.Cleanup(func() { assert.NoError(t, nettest.AddNodeAddresses()) }) // last: when it is on again
+	for _, scope := range []string{"all", "default"} {
+		setting := "/proc/sys/net/ipv6/conf/" + scope + "/disable_ipv6"
+		require.NoError(t, os.WriteFile(setting, []byte("1"), 0))
+		t.Cleanup(func() { assert.NoError(t, os.WriteFile(setting, []byte("0"), 0)) })
+	}
+
+	n := newNode(t, "10.88.0.0/29").start()
+	assert.Equal(t, []string{"10.88.0.2"}, ips(n.attach(nettest.NewPod(t), "sandbox-4")))
+	n.detach("sandbox-4")
+	n.stop()
+
+	n = newNode(t).start()
+	before := nettest.NodeState(t)
+	_, err := n.client.Attach(context.Background(), request(nettest.NewPod(t), "sandbox-1"))
+	assert.Equal(t, codes.FailedPrecondition, status.Code(err), "%v", err)
+	assert.ErrorContains(t, err, "IPv6 is switched off (net.ipv6.conf.*.disable_ipv6)")
+	assert.Equal(t, before, nettest.NodeState(t))
+	assert.Empty(t, n.list())
+}
+
 // nothingLeft asserts that a failed Attach of sandbox-1, on a node where nothing
 // is attached, has left nothing behind.
 func (n *node) nothingLeft(t *testing.T, before []string) {
@@ -263,6 +307,32 @@ func TestAttachRollsBack(t *testing.T) {
 	n.attach(nettest.NewPod(t), "sandbox-1")
 }
 
+// Somebody deletes the link while it is being made.
+func TestLinkVanishes(t *testing.T) {
+	n := newNode(t, "10.88.0.0/29").start()
+	for step := veth.StepFind; step <= veth.StepMark; step++ {
+		t.Run(step.String(), func(t *testing.T) {
+			pod := nettest.NewPod(t)
+			before, podBefore := nettest.NodeState(t), pod.State()
+			n.ext.service.network.Fault = func(at veth.Step) error {
+				if at != step {
+					return nil
+				}
+				link, err := netlink.LinkByName(veth.HostName("sandbox-1"))
+				if assert.NoError(t, err) {
+					err = netlink.LinkDel(link)
+				}
+				return err
+			}
+			_, err := n.client.Attach(context.Background(), request(pod, "sandbox-1"))
+			n.ext.service.network.Fault = nil
+			assert.Equal(t, codes.Internal, status.Code(err), "%v", err)
+			n.nothingLeft(t, before)
+			assert.Equal(t, podBefore, pod.State())
+		})
+	}
+}
+
 func TestAttachIsCancelled(t *testing.T) {
 	n := newNode(t, "10.88.0.0/29").start()
 	for step := veth.StepEnter; step <= veth.StepMark; step++ {
@@ -321,6 +391,22 @@ func TestPrefixFull(t *testing.T) {
 	})
 	assert.Equal(t, []string{"10.88.0.5"}, ips(a), "it is the one that was given back")
 	n.detach("sandbox-5")
+}
+
+// An address that the node itself has is not given to a workload.
+func TestNodeAddressInPrefix(t *testing.T) {
+	nettest.NeedNode(t)
+	lo, err := netlink.LinkByName("lo")
+	require.NoError(t, err)
+	for _, own := range []string{"10.88.0.2/24", "fd00:88::3/64"} {
+		addr, err := netlink.ParseAddr(own)
+		require.NoError(t, err)
+		require.NoError(t, netlink.AddrAdd(lo, addr))
+		t.Cleanup(func() { assert.NoError(t, netlink.AddrDel(lo, addr)) })
+	}
+	n := newNode(t).start()
+	assert.Equal(t, []string{"10.88.0.4", "fd00:88::4"}, ips(n.attach(nettest.NewPod(t), "sandbox-1")))
+	assert.Equal(t, 2, n.logs.FilterMessageSnippet("is the node's own").Len())
 }
 
 // 50 at once: all get their own addresses, and all are gone when they are gone.

@@ -37,6 +37,7 @@ type workloadnetExtension struct {
 
 	telemetry *metadata.TelemetryBuilder
 	service   *service
+	listener  *socketListener // until server has it
 	server    *grpc.Server
 
 	cancel     context.CancelFunc // ends the goroutines below
@@ -74,6 +75,10 @@ func (e *workloadnetExtension) start(ctx context.Context, host component.Host) e
 	if err != nil {
 		return err
 	}
+	// First of all: a second collector must not touch the first one's links.
+	if e.listener, err = listen(strings.TrimPrefix(e.cfg.Endpoint, unixScheme)); err != nil {
+		return fmt.Errorf("endpoint: %q: %w", e.cfg.Endpoint, err)
+	}
 	if e.telemetry, err = metadata.NewTelemetryBuilder(e.settings); err != nil {
 		return err
 	}
@@ -85,7 +90,8 @@ func (e *workloadnetExtension) start(ctx context.Context, host component.Host) e
 	if err := e.openJournal(ctx, store); err != nil {
 		return err
 	}
-	return e.serve()
+	e.serve()
+	return nil
 }
 
 // lookUp finds the extension that a key of the configuration names.
@@ -147,13 +153,12 @@ func (e *workloadnetExtension) usePrefixes(run context.Context) error {
 	return e.use(e.cfg.Prefixes)
 }
 
-func (e *workloadnetExtension) serve() error {
-	listener, err := listen(strings.TrimPrefix(e.cfg.Endpoint, unixScheme))
-	if err != nil {
-		return fmt.Errorf("endpoint: %q: %w", e.cfg.Endpoint, err)
-	}
+// serve answers those who have connected since Start, and who will.
+func (e *workloadnetExtension) serve() {
 	e.server = newServer(e.service, e.logger)
 	pb.RegisterWorkloadNetworkingServer(e.server, e.service)
+	listener := e.listener
+	e.listener = nil
 	e.goroutines.Go(func() {
 		if err := e.server.Serve(listener); err != nil && !errors.Is(err, net.ErrClosed) {
 			e.service.report(componentstatus.NewFatalErrorEvent(fmt.Errorf("endpoint: %q: %w", e.cfg.Endpoint, err)))
@@ -162,7 +167,6 @@ func (e *workloadnetExtension) serve() error {
 	_, prefixes, _ := e.service.addresses.Known()
 	e.logger.Info("Workload network service ready", zap.String("endpoint", e.cfg.Endpoint),
 		zap.Stringers("prefixes", prefixes), zap.Int("attachments", e.service.table.len()))
-	return nil
 }
 
 // stopTimeout is how long calls under way have to end at Shutdown.
@@ -185,8 +189,12 @@ func (e *workloadnetExtension) Shutdown(ctx context.Context) error {
 	}
 	e.goroutines.Wait()
 	var err error
+	if e.listener != nil {
+		err = e.listener.Close()
+		e.listener = nil
+	}
 	if e.service != nil && e.service.journal != nil {
-		err = e.service.journal.Close(ctx)
+		err = errors.Join(err, e.service.journal.Close(ctx))
 	}
 	if e.telemetry != nil {
 		e.telemetry.Shutdown()

@@ -88,5 +88,24 @@ func (e *workloadnetExtension) use(prefixes []netip.Prefix) error {
 	if len(changed) > 0 {
 		e.logger.Info("Switched on forwarding of packets on this node", zap.Strings("set_to_1", changed))
 	}
+	if err := e.service.claimNodeAddresses(prefixes); err != nil {
+		return err
+	}
 	return e.service.addresses.Use(prefixes)
+}
+
+// claimNodeAddresses keeps workloads from getting the node's own addresses, which
+// the node would not send to them.
+func (s *service) claimNodeAddresses(prefixes []netip.Prefix) error {
+	own, err := s.network.NodeAddresses()
+	if err != nil {
+		return err
+	}
+	for _, addr := range own {
+		if slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+			s.addresses.Claim([]netip.Addr{addr})
+			s.logger.Info("An address of the prefixes is the node's own: no workload gets it", zap.Stringer("address", addr))
+		}
+	}
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -120,24 +121,78 @@ func (p *peerCredentials) logRefused(peer *unix.Ucred) {
 		zap.Uint32("uid", peer.Uid), zap.Int32("pid", peer.Pid))
 }
 
+// socketListener is a listener on a socket that no other collector replaces.
+type socketListener struct {
+	*net.UnixListener
+	lock *os.File
+}
+
+// Close also removes the socket.
+func (l *socketListener) Close() error {
+	// The lock is the last to go: until then nobody makes a new socket.
+	return errors.Join(l.UnixListener.Close(), l.lock.Close())
+}
+
 // listen makes the socket. One that is left over from a process that is gone is
 // replaced; anything else in its place is left alone.
-func listen(socket string) (net.Listener, error) {
+func listen(socket string) (*socketListener, error) {
 	dir := filepath.Dir(socket)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(dir)
+	if err := checkDirectory(dir); err != nil {
+		return nil, err
+	}
+	lock, err := lockSocket(socket)
 	if err != nil {
 		return nil, err
 	}
-	if mode := info.Mode(); mode.Perm()&0o022 != 0 && mode&os.ModeSticky == 0 {
-		return nil, fmt.Errorf("other users may write to %s (mode %#o): they could put their own socket there; chmod 0700 it", dir, mode.Perm())
+	listener, err := listenLocked(socket)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
 	}
+	return &socketListener{listener, lock}, nil
+}
+
+// checkDirectory refuses a directory where others could put their own socket.
+func checkDirectory(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if mode := info.Mode(); mode.Perm()&0o022 != 0 && mode&os.ModeSticky == 0 {
+		return fmt.Errorf("other users may write to %s (mode %#o): they could put their own socket there; chmod 0700 it", dir, mode.Perm())
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s belongs to user %d, who could put another socket there; chown it to the collector's user", dir, stat.Uid)
+	}
+	return nil
+}
+
+// lockSocket keeps two collectors that start at once from both taking a socket for
+// a stale one. The lock ends with the process.
+func lockSocket(socket string) (*os.File, error) {
+	lock, err := os.OpenFile(socket+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	switch {
+	case err == nil:
+		return lock, nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		err = fmt.Errorf("another process serves %s: is a second collector running?", socket)
+	default:
+		err = fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	return nil, errors.Join(err, lock.Close())
+}
+
+func listenLocked(socket string) (*net.UnixListener, error) {
 	if err := removeStale(socket); err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("unix", socket)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}

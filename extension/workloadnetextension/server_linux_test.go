@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -28,6 +30,7 @@ import (
 
 	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/metadatatest"
 	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/nettest"
+	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/veth"
 	pb "github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/workloadnetpb"
 	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
 )
@@ -151,7 +154,7 @@ func TestListen(t *testing.T) {
 		path := socket(t)
 		l, err := listen(path)
 		require.NoError(t, err)
-		l.(*net.UnixListener).SetUnlinkOnClose(false) // as kill -9 leaves it
+		l.SetUnlinkOnClose(false) // as kill -9 leaves it
 		require.NoError(t, l.Close())
 		require.FileExists(t, path)
 		l, err = listen(path)
@@ -184,6 +187,63 @@ func TestListen(t *testing.T) {
 		_, err := listen(path)
 		assert.ErrorContains(t, err, "other users may write to "+filepath.Dir(path)+" (mode 0777)")
 	})
+	t.Run("a directory of another user", func(t *testing.T) {
+		nettest.NeedNode(t) // root
+		path := socket(t)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.Chown(filepath.Dir(path), nobody, nobody))
+		_, err := listen(path)
+		assert.ErrorContains(t, err, filepath.Dir(path)+" belongs to user 65534")
+	})
+	t.Run("one of many that find a stale socket gets it", func(t *testing.T) {
+		path := socket(t)
+		for range 20 {
+			l, err := listen(path)
+			require.NoError(t, err)
+			l.SetUnlinkOnClose(false)
+			require.NoError(t, l.Close())
+			var wg sync.WaitGroup
+			got := make(chan *socketListener, 8)
+			for range cap(got) {
+				wg.Go(func() {
+					if l, err := listen(path); err == nil {
+						got <- l
+					} else {
+						assert.ErrorContains(t, err, "another process serves "+path)
+					}
+				})
+			}
+			wg.Wait()
+			require.Len(t, got, 1)
+			conn, err := net.Dial("unix", path)
+			require.NoError(t, err, "and it is the one that clients reach")
+			require.NoError(t, conn.Close())
+			require.NoError(t, (<-got).Close())
+		}
+	})
+}
+
+// A second collector on the same socket, with a storage of its own, ends before it
+// has touched the first one's links, finished or not.
+func TestSecondCollector(t *testing.T) {
+	n := newNode(t).start()
+	n.attach(nettest.NewPod(t), "sandbox-1")
+	ns, err := veth.OpenNetNS(nettest.NewPod(t).Path())
+	require.NoError(t, err)
+	defer ns.Close()
+	// As the first one has it in the middle of an Attach.
+	link, err := veth.Network{}.Create(context.Background(), ns, veth.Spec{WorkloadID: "sandbox-2", IfName: "eth0", Addresses: []netip.Addr{unusedAddr("sandbox-2")}})
+	require.NoError(t, err)
+	defer link.Close()
+	before := nettest.NodeState(t)
+
+	second := newNode(t)
+	second.cfg.Endpoint = n.cfg.Endpoint
+	assert.ErrorContains(t, second.tryStart(), "another process serves")
+	second.stop()
+	assert.Equal(t, before, nettest.NodeState(t))
+	assert.Len(t, n.list(), 1, "the first one still answers")
+	require.NoError(t, link.Undo())
 }
 
 // panicking is a publisher with a defect.

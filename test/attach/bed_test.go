@@ -5,6 +5,7 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	pb "github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/workloadnetpb"
 	"github.com/otelcol-retina/otelcol-retina/test/cri"
@@ -41,61 +43,121 @@ var (
 type bed struct {
 	*cri.Node
 	runtime *cri.Runtime
-	// dir is what outlives the collector: its storage, its socket.
+	// dir holds what is beside the node's own: the service's socket.
 	dir     string
+	conn    *grpc.ClientConn
 	service pb.WorkloadNetworkingClient
+
+	// Of the test that runs on it: what outlives the collector, and how often the
+	// collector reads the pods' counters.
+	storage  string
+	interval time.Duration
 }
 
-// onEachRuntime runs f on a fresh bed for each containerd version.
+// beds are up from their first test to the last, or to one that fails.
+var beds = map[string]*bed{}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, b := range beds {
+		if err := b.close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// onEachRuntime runs f for each containerd version, on a bed without pods whose
+// containerd is up and whose network is not: no collector runs yet.
 func onEachRuntime(t *testing.T, f func(t *testing.T, b *bed)) {
 	versions := strings.Fields(os.Getenv("ATTACH_CONTAINERD"))
 	if len(versions) == 0 {
 		versions = []string{"1.7", "2.2"}
 	}
 	for _, version := range versions {
-		t.Run("containerd-"+version, func(t *testing.T) { f(t, newBed(t, version)) })
+		t.Run("containerd-"+version, func(t *testing.T) {
+			need(t)
+			b := beds[version]
+			if b == nil {
+				var err error
+				b, err = newBed(version)
+				require.NoError(t, err)
+				beds[version] = b
+			}
+			t.Setenv(socketVariable, b.socket()) // for tests that start containerd again
+			b.storage, b.interval = t.TempDir(), 10*time.Second
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("containerd's log: %s", filepath.Join(b.Dir, "logs/containerd.log"))
+					delete(beds, version)
+					assert.NoError(t, b.close())
+				}
+			})
+			f(t, b)
+			if !t.Failed() {
+				sandboxes, err := b.runtime.Sandboxes(t.Context())
+				require.NoError(t, err)
+				require.Empty(t, sandboxes, "the test has left pods")
+			}
+		})
 	}
 }
 
-// newBed makes a node whose containerd is up and whose network is not: no
-// collector runs yet.
-func newBed(t *testing.T, version string) *bed {
-	t.Helper()
-	need(t)
+// socketVariable is where cniproxy in containerd reads the socket's path.
+const socketVariable = "WORKLOADNET_SOCKET"
+
+func newBed(version string) (b *bed, err error) {
 	stateDir := os.Getenv("CRIBED_DIR")
 	if stateDir == "" {
 		stateDir = "/tmp/otelcol-retina-attach"
 	}
-	dir, err := os.MkdirTemp("", "wn") // t.TempDir may be longer than a socket's path can be
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	b := &bed{dir: dir}
-	t.Setenv("WORKLOADNET_SOCKET", b.socket()) // containerd inherits it
-
-	ctx := context.WithoutCancel(t.Context())
-	b.Node, err = cri.Up(ctx, "../cri", stateDir, version+"-workloadnet")
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, b.Down(ctx))
-		if t.Failed() {
-			t.Logf("containerd's log: %s", filepath.Join(stateDir, "logs/containerd.log"))
-		}
-	})
-	for _, addr := range []netip.Addr{nodeV4, nodeV6} {
-		out, err := b.Command(ctx, "ip", "address", "add", addr.String(), "dev", "lo").CombinedOutput()
-		require.NoError(t, err, "%s", out)
+	b = &bed{}
+	if b.dir, err = os.MkdirTemp("", "wn"); err != nil { // a socket's path can't be long
+		return nil, err
 	}
-	b.runtime, err = cri.Dial(b.Socket())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = b.runtime.Close() })
-
-	conn, err := grpc.NewClient("unix://"+b.socket(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
+	if err := os.Setenv(socketVariable, b.socket()); err != nil { // containerd inherits it
+		return b, err
+	}
+	ctx := context.Background()
+	if b.Node, err = cri.Up(ctx, "../cri", stateDir+"-"+version, version+"-workloadnet"); err != nil {
+		return b, err
+	}
+	for _, addr := range []netip.Addr{nodeV4, nodeV6} {
+		if out, err := b.Command(ctx, "ip", "address", "add", addr.String(), "dev", "lo").CombinedOutput(); err != nil {
+			return b, fmt.Errorf("give the node %s: %w: %s", addr, err, out)
+		}
+	}
+	if b.runtime, err = cri.Dial(b.Socket()); err != nil {
+		return b, err
+	}
+	b.conn, err = grpc.NewClient("unix://"+b.socket(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1, MaxDelay: 20 * time.Millisecond}}))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	b.service = pb.NewWorkloadNetworkingClient(conn)
-	return b
+	if err != nil {
+		return b, err
+	}
+	b.service = pb.NewWorkloadNetworkingClient(b.conn)
+	return b, nil
+}
+
+func (b *bed) close() error {
+	var errs []error
+	if b.conn != nil {
+		errs = append(errs, b.conn.Close())
+	}
+	if b.runtime != nil {
+		errs = append(errs, b.runtime.Close())
+	}
+	if b.Node != nil {
+		errs = append(errs, b.Down(context.Background()))
+	}
+	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
 }
 
 // need says what the machine lacks for these tests.
@@ -104,7 +166,7 @@ func need(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it makes network namespaces and runs containerd")
 	}
-	for file, pkg := range map[string]string{"/usr/sbin/runc": "runc", "/usr/bin/busybox": "busybox-static", "/sbin/ip": "iproute2"} {
+	for file, pkg := range map[string]string{"/usr/sbin/runc": "runc", "/usr/bin/ctr": "containerd", "/usr/bin/busybox": "busybox-static", "/sbin/ip": "iproute2"} {
 		if _, err := os.Stat(file); err != nil {
 			t.Skipf("needs %s (Debian: %s); test/install-packages.sh installs it", file, pkg)
 		}
@@ -140,7 +202,18 @@ func (b *bed) run(t *testing.T, n, parallel int, prefix string) []*cri.Pod {
 // remove stops and removes the pods.
 func (b *bed) remove(t *testing.T, pods []*cri.Pod) {
 	t.Helper()
-	each(len(pods), 4, func(i int) { assert.NoError(t, b.runtime.RemovePod(t.Context(), pods[i].ID)) })
+	each(len(pods), 8, func(i int) { assert.NoError(t, b.runtime.RemovePod(t.Context(), pods[i].ID)) })
+}
+
+// removeAllBut stops and removes all pods but some.
+func (b *bed) removeAllBut(t *testing.T, stay ...*cri.Pod) {
+	t.Helper()
+	sandboxes, err := b.runtime.Sandboxes(t.Context())
+	require.NoError(t, err)
+	sandboxes = slices.DeleteFunc(sandboxes, func(s *runtimeapi.PodSandbox) bool {
+		return slices.ContainsFunc(stay, func(p *cri.Pod) bool { return p.ID == s.Id })
+	})
+	each(len(sandboxes), 8, func(i int) { assert.NoError(t, b.runtime.RemovePod(t.Context(), sandboxes[i].Id)) })
 }
 
 func each(n, parallel int, f func(i int)) {

@@ -24,5 +24,5 @@ cd "$source"
 go mod edit -replace "github.com/containerd/go-cni=$cniproxy"
 # -mod=readonly: fail rather than change anything else.
 CGO_ENABLED=0 nice go build -mod=readonly -trimpath -buildvcs=false -ldflags "-s -w -X $module/version.Version=$tag" \
-  -o "$out/" ./cmd/{containerd,containerd-shim-runc-v2,ctr}
+  -o "$out/" ./cmd/{containerd,containerd-shim-runc-v2}
 echo "$built" >"$out/built"

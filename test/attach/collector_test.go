@@ -4,8 +4,11 @@
 package attach
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -44,7 +47,7 @@ type collector struct {
 // point of hnsstats, named by podenrich, in a file.
 func (b *bed) config(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(b.dir, "config.yaml")
+	path := filepath.Join(b.storage, "config.yaml")
 	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, `
 extensions:
   file_storage: {directory: %[1]s}
@@ -55,7 +58,7 @@ extensions:
     identity: podidentity
     storage: file_storage
 receivers:
-  hnsstats: {collection_interval: 50ms}
+  hnsstats: {collection_interval: %[6]s}
 processors:
   podenrich: {identity: podidentity, keep_keys: true}
 exporters:
@@ -65,16 +68,16 @@ service:
   telemetry: {metrics: {level: none}}
   pipelines:
     metrics: {receivers: [hnsstats], processors: [podenrich], exporters: [file]}
-`, b.dir, b.socket(), prefixes[0], prefixes[1], b.points()), 0o600))
+`, b.storage, b.socket(), prefixes[0], prefixes[1], b.pointsFile(), b.interval), 0o600))
 	return path
 }
 
-func (b *bed) points() string { return filepath.Join(b.dir, "points.json") }
+func (b *bed) pointsFile() string { return filepath.Join(b.storage, "points.json") }
 
 // startCollector starts the collector and waits until its service answers.
 func (b *bed) startCollector(t *testing.T) *collector {
 	t.Helper()
-	log, err := os.OpenFile(filepath.Join(b.dir, "collector.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(filepath.Join(b.storage, "collector.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	require.NoError(t, err)
 	defer log.Close()
 	c := &collector{log: log.Name(), exited: make(chan struct{})}
@@ -135,44 +138,62 @@ type point struct {
 	at                       time.Time
 }
 
-// readPoints returns the data points in the file so far.
-func (b *bed) readPoints(t *testing.T) (points []point) {
+// pointsReader reads the data points that the collector has written.
+type pointsReader struct {
+	path   string
+	offset int64
+	all    []point
+}
+
+func (b *bed) points() *pointsReader { return &pointsReader{path: b.pointsFile()} }
+
+// read reads on, to what is in the file now.
+func (r *pointsReader) read(t *testing.T) {
 	t.Helper()
-	file, err := os.ReadFile(b.points())
+	file, err := os.Open(r.path)
 	if os.IsNotExist(err) {
-		return nil
+		return
 	}
 	require.NoError(t, err)
-	for line := range strings.Lines(string(file)) {
-		if !strings.HasSuffix(line, "\n") {
-			break // half written
+	defer file.Close()
+	_, err = file.Seek(r.offset, io.SeekStart)
+	require.NoError(t, err)
+	for lines := bufio.NewReader(file); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return // what is left is half written
 		}
-		metrics, err := new(pmetric.JSONUnmarshaler).UnmarshalMetrics([]byte(line))
+		require.NoError(t, err)
+		r.offset += int64(len(line))
+		metrics, err := new(pmetric.JSONUnmarshaler).UnmarshalMetrics(line)
 		require.NoError(t, err)
 		for _, rm := range metrics.ResourceMetrics().All() {
-			var p point
-			for key, field := range map[string]*string{
-				"k8s.pod.name": &p.name, "k8s.namespace.name": &p.namespace, "k8s.pod.uid": &p.uid, "k8s.pod.ip": &p.ip,
-			} {
-				if v, ok := rm.Resource().Attributes().Get(key); ok {
-					*field = v.AsString()
-				}
+			r.add(rm)
+		}
+	}
+}
+
+func (r *pointsReader) add(rm pmetric.ResourceMetrics) {
+	var p point
+	for key, field := range map[string]*string{
+		"k8s.pod.name": &p.name, "k8s.namespace.name": &p.namespace, "k8s.pod.uid": &p.uid, "k8s.pod.ip": &p.ip,
+	} {
+		if v, ok := rm.Resource().Attributes().Get(key); ok {
+			*field = v.AsString()
+		}
+	}
+	if v, ok := rm.Resource().Attributes().Get("linux.netns.inode"); ok {
+		p.netns = uint64(v.Int())
+	}
+	for _, sm := range rm.ScopeMetrics().All() {
+		for _, m := range sm.Metrics().All() {
+			if m.Type() != pmetric.MetricTypeSum {
+				continue
 			}
-			if v, ok := rm.Resource().Attributes().Get("linux.netns.inode"); ok {
-				p.netns = uint64(v.Int())
-			}
-			for _, sm := range rm.ScopeMetrics().All() {
-				for _, m := range sm.Metrics().All() {
-					if m.Type() != pmetric.MetricTypeSum {
-						continue
-					}
-					for _, dp := range m.Sum().DataPoints().All() {
-						p.at = dp.Timestamp().AsTime()
-						points = append(points, p)
-					}
-				}
+			for _, dp := range m.Sum().DataPoints().All() {
+				p.at = dp.Timestamp().AsTime()
+				r.all = append(r.all, p)
 			}
 		}
 	}
-	return points
 }

@@ -7,5 +7,6 @@
 //
 // OTELCOL_RETINA names the binary (default ../../bin/otelcol-retina),
 // ATTACH_CONTAINERD the containerd versions to run on (default "1.7 2.2"),
-// CRIBED_DIR where the beds' state goes (default a directory below /tmp).
+// CRIBED_DIR where the beds' state goes (a directory each, whose name begins so;
+// default below /tmp).
 package attach

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	pb "github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/workloadnetpb"
 	"github.com/otelcol-retina/otelcol-retina/test/cri"
 )
 
@@ -29,7 +30,7 @@ func TestKilled(t *testing.T) {
 		stays := b.run(t, 2, 2, "stay")
 		stopTraffic := b.traffic(t, stays[0], stays[1])
 
-		for round := range 3 {
+		for round := range 2 {
 			pods := make([]*cri.Pod, 50)
 			var done atomic.Int32
 			third := make(chan struct{})
@@ -61,10 +62,60 @@ func TestKilled(t *testing.T) {
 			b.ready(t)
 			living = append(living, b.run(t, 5, 5, fmt.Sprintf("after-%d", round))...)
 			b.agree(t, living)
-			b.removeAllBut(t, stays)
+			b.removeAllBut(t, stays...)
 			b.agree(t, stays)
 		}
 		stopTraffic()
+		b.remove(t, stays)
+	})
+}
+
+// TestContainerdKilled kills containerd in the middle of attaches, and starts it
+// again: its pods are as they were, and what it had begun can be removed.
+func TestContainerdKilled(t *testing.T) {
+	onEachRuntime(t, func(t *testing.T, b *bed) {
+		b.startCollector(t)
+		b.ready(t)
+		stays := b.run(t, 2, 2, "stay")
+		stopTraffic := b.traffic(t, stays[0], stays[1])
+
+		attached := make(chan struct{}, 1)
+		changes, err := b.service.Watch(t.Context(), &pb.WatchRequest{})
+		require.NoError(t, err)
+		go func() {
+			for n := 0; ; n++ {
+				if _, err := changes.Recv(); err != nil {
+					return // the test ends
+				}
+				if n == 5 { // two that stay, "synced", three of those that follow
+					attached <- struct{}{}
+				}
+			}
+		}()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			each(20, 20, func(i int) {
+				_, _ = b.runtime.RunPod(ctx, cri.PodSpec{Name: fmt.Sprint("cut-", i), Namespace: "attach"})
+			})
+		}()
+		<-attached
+		require.NoError(t, b.KillContainerd(t.Context()))
+		cancel()
+		<-done
+		require.NoError(t, b.StartContainerd(t.Context()))
+		b.ready(t)
+		for _, p := range stays {
+			addrs, err := b.runtime.Addresses(t.Context(), p.ID)
+			require.NoError(t, err)
+			require.Equal(t, p.Addresses, addrs)
+		}
+		b.removeAllBut(t, stays...)
+		b.agree(t, append(b.run(t, 2, 2, "after"), stays...))
+		stopTraffic()
+		b.removeAllBut(t)
+		b.agree(t, nil)
 	})
 }
 
@@ -92,20 +143,6 @@ func (b *bed) agree(t *testing.T, living []*cri.Pod) {
 			return fmt.Errorf("%d pods, %d attachments, %d links", len(living), len(list), len(links))
 		}
 		return nil
-	})
-}
-
-func (b *bed) removeAllBut(t *testing.T, stays []*cri.Pod) {
-	t.Helper()
-	sandboxes, err := b.runtime.Sandboxes(t.Context())
-	require.NoError(t, err)
-	each(len(sandboxes), 4, func(i int) {
-		for _, p := range stays {
-			if p.ID == sandboxes[i].Id {
-				return
-			}
-		}
-		assert.NoError(t, b.runtime.RemovePod(t.Context(), sandboxes[i].Id))
 	})
 }
 

@@ -134,7 +134,7 @@ func TestMany(t *testing.T) {
 		b.startCollector(t)
 		b.ready(t)
 		before := b.network(t)
-		pods := append(b.run(t, 50, 50, "burst"), b.run(t, 200, 4, "many")...)
+		pods := append(b.run(t, 50, 50, "burst"), b.run(t, 200, 8, "many")...)
 		seen := map[netip.Addr]bool{}
 		list := b.list(t)
 		assert.Len(t, list, len(pods))
@@ -163,10 +163,11 @@ func TestMany(t *testing.T) {
 	})
 }
 
-// TestNamed: with no source of identities but workloadnet, no data point of a pod
-// is without its name, from the first one on.
+// TestNamed: with no source of identities but workloadnet, no data point is without
+// its pod's name, from a pod's first one on.
 func TestNamed(t *testing.T) {
 	onEachRuntime(t, func(t *testing.T, b *bed) {
+		b.interval = 50 * time.Millisecond
 		b.startCollector(t)
 		b.ready(t)
 		pods := b.run(t, 20, 4, "named")
@@ -174,10 +175,11 @@ func TestNamed(t *testing.T) {
 		for _, p := range pods {
 			byNetNS[p.NetNS] = p
 		}
-		seen := map[uint64]int{}
+		points := b.points()
 		eventually(t, "every pod has data points", func() error {
-			clear(seen)
-			for _, p := range b.readPoints(t) {
+			points.read(t)
+			seen := map[uint64]int{}
+			for _, p := range points.all {
 				seen[p.netns]++
 			}
 			for _, p := range pods {
@@ -187,18 +189,19 @@ func TestNamed(t *testing.T) {
 			}
 			return nil
 		})
-		for _, p := range b.readPoints(t) {
+		for _, p := range points.all {
+			require.NotEmpty(t, p.name, "a data point of namespace %d, stamped %s", p.netns, p.at)
 			pod := byNetNS[p.netns]
-			if pod == nil {
-				continue
-			}
-			require.Equal(t, pod.Name, p.name, "a data point stamped %s, %s after the pod was asked for", p.at.Format(time.StampMicro), p.at.Sub(pod.Asked))
+			require.NotNil(t, pod, "a data point of namespace %d says that it is of %s", p.netns, p.name)
+			require.Equal(t, pod.Name, p.name, "a data point stamped %s, %s after the pod was asked for", p.at, p.at.Sub(pod.Asked))
 			require.Equal(t, "attach", p.namespace)
 			require.Equal(t, pod.UID, p.uid)
 			if p.ip != "" { // a point of the moment before the interface had its address
 				require.Equal(t, pod.Addresses[0].String(), p.ip)
 			}
 		}
+		t.Logf("%d data points, all with their pod's name", len(points.all))
+		b.remove(t, pods)
 	})
 }
 
@@ -228,7 +231,7 @@ func TestServiceDown(t *testing.T) {
 
 		c := b.startCollector(t)
 		b.ready(t)
-		b.removeAllBut(t, nil)
+		b.removeAllBut(t)
 		pods := b.run(t, 2, 2, "some")
 
 		c.end(t, syscall.SIGTERM)
@@ -241,7 +244,7 @@ func TestServiceDown(t *testing.T) {
 
 		b.startCollector(t)
 		b.ready(t)
-		b.removeAllBut(t, nil)
+		b.removeAllBut(t)
 		assert.Empty(t, b.list(t))
 		b.remove(t, b.run(t, 1, 1, "again"))
 		sandboxes, err = b.runtime.Sandboxes(t.Context())

@@ -21,6 +21,6 @@ for version in "$@"; do
   mkdir -p "$dir"
   module=github.com/containerd/containerd/v2
   GOBIN=$dir nice go install -trimpath -ldflags "-s -w -X $module/version.Version=$tag" \
-    $module/cmd/{containerd,containerd-shim-runc-v2,ctr}@$tag
+    $module/cmd/{containerd,containerd-shim-runc-v2}@$tag
   echo $tag >"$dir/built"
 done

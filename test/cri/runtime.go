@@ -165,17 +165,27 @@ func (r *Runtime) fill(ctx context.Context, p *Pod) error {
 		return fmt.Errorf("network namespace of pod %s: %w", p.Name, err)
 	}
 	p.NetNS = stat.Ino
-	network := response.Status.GetNetwork()
+	p.Addresses = addresses(response.Status.GetNetwork())
+	return nil
+}
+
+// Addresses returns what the runtime says now of a sandbox's addresses.
+func (r *Runtime) Addresses(ctx context.Context, id string) ([]netip.Addr, error) {
+	response, err := r.service.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
+	return addresses(response.GetStatus().GetNetwork()), err
+}
+
+func addresses(network *runtimeapi.PodSandboxNetworkStatus) (addrs []netip.Addr) {
 	ips := []string{network.GetIp()}
 	for _, ip := range network.GetAdditionalIps() {
 		ips = append(ips, ip.Ip)
 	}
 	for _, ip := range ips {
 		if addr, err := netip.ParseAddr(ip); err == nil {
-			p.Addresses = append(p.Addresses, addr)
+			addrs = append(addrs, addr)
 		}
 	}
-	return nil
+	return addrs
 }
 
 func (r *Runtime) podConfig(p *Pod) *runtimeapi.PodSandboxConfig {

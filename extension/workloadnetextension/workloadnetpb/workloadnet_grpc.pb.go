@@ -46,10 +46,10 @@ type WorkloadNetworkingClient interface {
 	// failed, nothing is left of the attempt. The same request again gets the same
 	// answer.
 	//
-	// ALREADY_EXISTS: the workload id is attached with another request, or the
-	// interface's name is taken in the namespace. RESOURCE_EXHAUSTED: no address
-	// is free. NOT_FOUND: there is no such namespace. UNIMPLEMENTED: port_mappings
-	// or bandwidth are set.
+	// ALREADY_EXISTS: the workload id is attached with another request, the
+	// interface's name is taken in the namespace, or the namespace is on a network
+	// already. RESOURCE_EXHAUSTED: no address is free. NOT_FOUND: there is no such
+	// namespace. UNIMPLEMENTED: port_mappings or bandwidth are set.
 	Attach(ctx context.Context, in *AttachRequest, opts ...grpc.CallOption) (*AttachResponse, error)
 	// Detach takes a workload off the network; its addresses are free again after
 	// a cool-down. Detaching a workload that is not attached succeeds.
@@ -152,10 +152,10 @@ type WorkloadNetworkingServer interface {
 	// failed, nothing is left of the attempt. The same request again gets the same
 	// answer.
 	//
-	// ALREADY_EXISTS: the workload id is attached with another request, or the
-	// interface's name is taken in the namespace. RESOURCE_EXHAUSTED: no address
-	// is free. NOT_FOUND: there is no such namespace. UNIMPLEMENTED: port_mappings
-	// or bandwidth are set.
+	// ALREADY_EXISTS: the workload id is attached with another request, the
+	// interface's name is taken in the namespace, or the namespace is on a network
+	// already. RESOURCE_EXHAUSTED: no address is free. NOT_FOUND: there is no such
+	// namespace. UNIMPLEMENTED: port_mappings or bandwidth are set.
 	Attach(context.Context, *AttachRequest) (*AttachResponse, error)
 	// Detach takes a workload off the network; its addresses are free again after
 	// a cool-down. Detaching a workload that is not attached succeeds.

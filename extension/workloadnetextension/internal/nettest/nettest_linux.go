@@ -69,12 +69,22 @@ func setUpNode() error {
 	if err := netlink.LinkSetUp(lo); err != nil {
 		return err
 	}
+	return AddNodeAddresses()
+}
+
+// AddNodeAddresses gives the node those of its own addresses that it lacks: after
+// IPv6 was switched off and on.
+func AddNodeAddresses() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
 	for _, a := range []netip.Addr{NodeV4, NodeV6} {
 		addr, err := netlink.ParseAddr(fmt.Sprintf("%s/%d", a, a.BitLen()))
 		if err != nil {
 			return err
 		}
-		if err := netlink.AddrAdd(lo, addr); err != nil {
+		if err := netlink.AddrReplace(lo, addr); err != nil {
 			return err
 		}
 	}

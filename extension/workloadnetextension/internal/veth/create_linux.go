@@ -58,8 +58,9 @@ func (n Network) create(ctx context.Context, c *Creation) error {
 		{StepAddress, c.address}, {StepLoopback, c.loopback},
 		{StepPodUp, func() error { return c.pod.LinkSetUp(c.podLink) }},
 		{StepHostUp, func() error { return c.host.LinkSetUp(c.hostLink) }},
-		{StepReady, func() error { return c.ready(ctx) }},
 		{StepPodRoutes, c.podRoutes}, {StepHostRoutes, c.hostRoutes},
+		// Last, so that the kernel's workers have had the time of the routes.
+		{StepReady, func() error { return c.ready(ctx) }},
 	} {
 		if err := n.run(ctx, step.step, step.do); err != nil {
 			return err
@@ -305,16 +306,23 @@ func (c *Creation) podRoutes() error {
 	for _, a := range c.spec.Addresses {
 		gateway := Gateway(a)
 		if err := c.pod.RouteAdd(hostRoute(gateway, index)); err != nil {
-			return fmt.Errorf("%s dev %s: %w", gateway, c.spec.IfName, err)
+			return fmt.Errorf("%s dev %s: %w", gateway, c.spec.IfName, onNetwork(err))
 		}
 		err := c.pod.RouteAdd(&netlink.Route{
 			LinkIndex: index, Dst: ipNet(unspecified(a), 0), Gw: gateway.AsSlice(), Protocol: unix.RTPROT_STATIC,
 		})
 		if err != nil {
-			return fmt.Errorf("default via %s dev %s: %w", gateway, c.spec.IfName, err)
+			return fmt.Errorf("default via %s dev %s: %w", gateway, c.spec.IfName, onNetwork(err))
 		}
 	}
 	return nil
+}
+
+func onNetwork(err error) error {
+	if errors.Is(err, unix.EEXIST) {
+		return ErrOnNetwork
+	}
+	return err
 }
 
 func unspecified(like netip.Addr) netip.Addr {

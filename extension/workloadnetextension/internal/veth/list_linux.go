@@ -144,6 +144,20 @@ func (n Network) Routes() (addrs map[int][]netip.Addr, err error) {
 	return addrs, err
 }
 
+// NodeAddresses returns the node's own addresses.
+func (n Network) NodeAddresses() (addrs []netip.Addr, err error) {
+	err = n.withHandle(StepList, func(h *netlink.Handle) error {
+		all, err := dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, unix.AF_UNSPEC) })
+		for _, a := range all {
+			if addr, ok := netip.AddrFromSlice(a.IP); ok {
+				addrs = append(addrs, addr.Unmap())
+			}
+		}
+		return err
+	})
+	return addrs, err
+}
+
 // Restore brings the node's end of an attachment back to what it was when it was
 // made: up, with its routes.
 func (n Network) Restore(index int, addrs []netip.Addr) error {

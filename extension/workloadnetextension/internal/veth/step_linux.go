@@ -27,9 +27,9 @@ const (
 	StepLoopback
 	StepPodUp
 	StepHostUp
-	StepReady
 	StepPodRoutes
 	StepHostRoutes
+	StepReady
 	StepMark
 	StepDoom
 	StepDelete

@@ -49,6 +49,8 @@ var (
 	ErrHostNameTaken = errors.New("a link with this name exists that is not of workloadnet")
 	// ErrIfNameTaken: the namespace has an interface of that name.
 	ErrIfNameTaken = errors.New("the interface exists in the namespace")
+	// ErrOnNetwork: the namespace has a route that the workload would need.
+	ErrOnNetwork = errors.New("the namespace is on a network already: it has this route")
 	// ErrNoIPv6: an interface that is to have an IPv6 address can't have any.
 	ErrNoIPv6 = errors.New("IPv6 is switched off (net.ipv6.conf.*.disable_ipv6): switch it on or configure no IPv6 prefix")
 	// ErrNotOurs: the link does not bear our marks.
