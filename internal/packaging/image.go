@@ -35,9 +35,6 @@ const imageUser = "65532:65532"
 // what distribution/Dockerfile gives: nothing but the program, its default
 // configuration and the certification authorities of Mozilla.
 func (r release) image(programs []program) error {
-	if len(programs) == 0 {
-		return nil
-	}
 	index := v1.ImageIndex(mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
 	for _, p := range programs {
 		img, err := r.platformImage(p)

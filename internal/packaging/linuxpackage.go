@@ -11,32 +11,27 @@ import (
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 )
 
-// linuxPackages writes a deb and an rpm as distribution/packages/nfpm.yaml
-// describes them. nfpm takes the files' times from SOURCE_DATE_EPOCH.
-func (r release) linuxPackages(p program) error {
+// linuxPackage writes a deb or an rpm as distribution/packages/nfpm.yaml
+// describes it. nfpm takes the files' times from SOURCE_DATE_EPOCH.
+func (r release) linuxPackage(format string, p program) error {
 	config, err := nfpm.ParseFileWithEnvMapping("distribution/packages/nfpm.yaml", func(name string) string {
 		return map[string]string{"BINARY": p.path, "ARCH": p.arch, "VERSION": r.version}[name]
 	})
 	if err != nil {
 		return err
 	}
-	for _, format := range []string{"deb", "rpm"} {
-		packager, err := nfpm.Get(format)
-		if err != nil {
-			return err
-		}
-		info, err := config.Get(format)
-		if err != nil {
-			return err
-		}
-		info = nfpm.WithDefaults(info)
-		if err := nfpm.PrepareForPackager(info, format); err != nil {
-			return err
-		}
-		info.Target = r.artifact(p, format)
-		if err := create(info.Target, func(w io.Writer) error { return packager.Package(info, w) }); err != nil {
-			return err
-		}
+	packager, err := nfpm.Get(format)
+	if err != nil {
+		return err
 	}
-	return nil
+	info, err := config.Get(format)
+	if err != nil {
+		return err
+	}
+	info = nfpm.WithDefaults(info)
+	if err := nfpm.PrepareForPackager(info, format); err != nil {
+		return err
+	}
+	info.Target = r.artifact(p, format)
+	return create(info.Target, func(w io.Writer) error { return packager.Package(info, w) })
 }

@@ -7,6 +7,7 @@
 // output is that of SOURCE_DATE_EPOCH.
 //
 //	packaging -version 0.1.0 -out dist linux/amd64=bin/otelcol-retina windows/amd64=…
+//	packaging -version 0.1.0 -out dist -formats deb linux/amd64=bin/otelcol-retina
 //
 // It is run in the repository's root.
 package main
@@ -17,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,7 +29,11 @@ type release struct {
 	version string
 	time    time.Time
 	out     string // the directory that the artifacts go to
+	formats map[string]bool
 }
+
+// formats are what can be made.
+var formats = []string{"archive", "sbom", "deb", "rpm", "image", "chart"}
 
 // A program is the binary for one platform.
 type program struct {
@@ -42,20 +48,28 @@ func (r release) artifact(p program, extension string) string {
 func main() {
 	version := flag.String("version", "", "the version, without a leading v")
 	out := flag.String("out", "dist", "the directory to write to; it is emptied first")
+	only := flag.String("formats", strings.Join(formats, ","), "what to make")
 	flag.Parse()
-	if err := run(*version, *out, flag.Args()); err != nil {
+	if err := run(*version, *out, strings.Split(*only, ","), flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "packaging:", err)
 		os.Exit(1)
 	}
 }
 
-func run(version, out string, args []string) error {
+func run(version, out string, only, args []string) error {
 	if version == "" {
 		return errors.New("-version is required")
 	}
 	epoch, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
 	if err != nil {
 		return fmt.Errorf("SOURCE_DATE_EPOCH must be the release's time in seconds: %w", err)
+	}
+	chosen := map[string]bool{}
+	for _, f := range only {
+		if !slices.Contains(formats, f) {
+			return fmt.Errorf("-formats %q: must be some of %s", f, strings.Join(formats, ","))
+		}
+		chosen[f] = true
 	}
 	var programs []program
 	for _, arg := range args {
@@ -71,7 +85,7 @@ func run(version, out string, args []string) error {
 	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(out, 0o755)); err != nil {
 		return err
 	}
-	return release{version: version, time: time.Unix(epoch, 0).UTC(), out: out}.make(programs)
+	return release{version: version, time: time.Unix(epoch, 0).UTC(), out: out, formats: chosen}.make(programs)
 }
 
 func parseProgram(arg string) (program, error) {
@@ -87,22 +101,31 @@ func parseProgram(arg string) (program, error) {
 func (r release) make(programs []program) error {
 	var linux []program
 	for _, p := range programs {
-		steps := []func(program) error{r.archive, r.sbom}
+		steps := map[string]func(program) error{"archive": r.archive, "sbom": r.sbom}
 		if p.os == "linux" {
 			linux = append(linux, p)
-			steps = append(steps, r.linuxPackages)
+			for _, format := range []string{"deb", "rpm"} {
+				steps[format] = func(p program) error { return r.linuxPackage(format, p) }
+			}
 		}
-		for _, step := range steps {
+		for format, step := range steps {
+			if !r.formats[format] {
+				continue
+			}
 			if err := step(p); err != nil {
-				return fmt.Errorf("%s/%s: %w", p.os, p.arch, err)
+				return fmt.Errorf("%s for %s/%s: %w", format, p.os, p.arch, err)
 			}
 		}
 	}
-	if err := r.image(linux); err != nil {
-		return fmt.Errorf("image: %w", err)
+	if r.formats["image"] && len(linux) > 0 {
+		if err := r.image(linux); err != nil {
+			return fmt.Errorf("image: %w", err)
+		}
 	}
-	if err := r.chart(); err != nil {
-		return fmt.Errorf("chart: %w", err)
+	if r.formats["chart"] {
+		if err := r.chart(); err != nil {
+			return fmt.Errorf("chart: %w", err)
+		}
 	}
 	return r.checksums()
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -124,6 +125,26 @@ func TestChart(t *testing.T) {
 			server.accepts(t, objects)
 		})
 	}
+}
+
+// The README's example is one that the collector takes.
+func TestChartReadme(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join(chartDir, "README.md"))
+	require.NoError(t, err)
+	_, after, found := strings.Cut(string(readme), "```yaml\n")
+	require.True(t, found)
+	example, _, _ := strings.Cut(after, "```")
+	var user values
+	require.NoError(t, yaml.Unmarshal([]byte(example), &user))
+	t.Setenv("K8S_NODE_NAME", "node-1")
+	t.Setenv("APPLICATIONINSIGHTS_CONNECTION_STRING", "InstrumentationKey=00000000-0000-0000-0000-000000000000")
+	for _, o := range rendered(t, user) {
+		if o.GetKind() == "ConfigMap" {
+			validate(t, o)
+			return
+		}
+	}
+	require.Fail(t, "no ConfigMap")
 }
 
 // What is set arrives where it belongs.

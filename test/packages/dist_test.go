@@ -48,8 +48,8 @@ func TestMain(m *testing.M) {
 }
 
 // pack runs the packaging program in the repository's root.
-func pack(out, version string, env []string, binaries ...string) error {
-	cmd := exec.Command(packaging, append([]string{"-version", version, "-out", out}, binaries...)...)
+func pack(out, version string, env []string, args ...string) error {
+	cmd := exec.Command(packaging, append([]string{"-version", version, "-out", out}, args...)...)
 	cmd.Dir = repository
 	cmd.Env = append(os.Environ(), append([]string{"SOURCE_DATE_EPOCH=" + strconv.Itoa(epoch)}, env...)...)
 	if said, err := cmd.CombinedOutput(); err != nil {
@@ -58,14 +58,19 @@ func pack(out, version string, env []string, binaries ...string) error {
 	return nil
 }
 
-// release makes a release of this machine's collector, once for each version.
+// release makes a release of this machine's collector, once for each version. Of
+// the second one only the packages are needed.
 var releases sync.Map
 
 func release(t *testing.T, version string) string {
 	t.Helper()
 	once, _ := releases.LoadOrStore(version, sync.OnceValues(func() (string, error) {
 		out := filepath.Join(dists, version)
-		return out, pack(out, version, nil, "linux/"+runtime.GOARCH+"="+collector)
+		args := []string{"linux/" + runtime.GOARCH + "=" + collector}
+		if version == "0.2.0" {
+			args = append([]string{"-formats", "deb,rpm"}, args...)
+		}
+		return out, pack(out, version, nil, args...)
 	}))
 	dir, err := once.(func() (string, error))()
 	require.NoError(t, err, "`make test-packages` builds the collector and the packaging program")
@@ -142,6 +147,7 @@ func TestPackagingRefuses(t *testing.T) {
 		"must be linux/ARCH=PATH or windows/ARCH=PATH": {"darwin/arm64=" + collector},
 		"no binaries":               {},
 		"no such file or directory": {"linux/amd64=bin/missing"},
+		`-formats "apk": must be`:   {"-formats", "apk", "linux/amd64=" + collector},
 	} {
 		out := filepath.Join(t.TempDir(), "dist")
 		require.ErrorContains(t, pack(out, "0.1.0", nil, args...), name)

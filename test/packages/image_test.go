@@ -54,6 +54,25 @@ func startNode(t *testing.T) *node {
 	return n
 }
 
+// furnish makes of the bed's directories what a node with systemd has: shared
+// mounts, the runtime's socket (the bed has a link) and its network namespaces in
+// their usual places.
+func (n *node) furnish(t *testing.T) {
+	t.Helper()
+	out, err := n.command(t.Context(), "sh", "-ec", fmt.Sprintf(`
+		rm /run/containerd/containerd.sock
+		touch /run/containerd/containerd.sock
+		mount --bind %[1]s /run/containerd/containerd.sock
+		mount --make-rshared /run/containerd
+		while mountpoint -q /run/netns; do umount -l /run/netns; done # this machine's own
+		mkdir -p /run/netns %[2]s
+		mount --bind %[2]s %[2]s
+		mount --make-shared %[2]s
+		mount --bind %[2]s /run/netns`,
+		n.socket(), filepath.Join(n.dir, "state/io.containerd.grpc.v1.cri/netns"))).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
 func (n *node) socket() string { return filepath.Join(n.dir, "run/containerd.sock") }
 
 // command is one in the node's namespaces.
@@ -74,14 +93,7 @@ func TestImage(t *testing.T) {
 	image, err := filepath.Abs(filepath.Join(release(t, "0.1.0"), "otelcol-retina_0.1.0_linux.oci.tar"))
 	require.NoError(t, err)
 	n := startNode(t)
-	// Propagation as systemd sets it up on a node; the bed's mounts are private.
-	for _, script := range []string{
-		"mount --make-rshared /run/containerd",
-		"mkdir -p /run/netns && { mountpoint -q /run/netns || mount --bind /run/netns /run/netns; } && mount --make-rshared /run/netns",
-	} {
-		out, err := n.command(t.Context(), "sh", "-ec", script).CombinedOutput()
-		require.NoError(t, err, "%s: %s", script, out)
-	}
+	n.furnish(t)
 	ctr := func(args ...string) []string { return append([]string{"-a", n.socket(), "-n", "k8s.io"}, args...) }
 	run(t, repository, "ctr", ctr("images", "import", image)...)
 	require.Contains(t, run(t, repository, "ctr", ctr("images", "list", "--quiet")...), imageName)

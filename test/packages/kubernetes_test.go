@@ -192,10 +192,16 @@ func TestConfigurationsAreValid(t *testing.T) {
 			continue
 		}
 		n++
-		text, _, _ := unstructured.NestedString(o.Object, "data", "config.yaml")
-		path := filepath.Join(t.TempDir(), "config.yaml")
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		run(t, repository, collector, "validate", "--config", path)
+		validate(t, o)
 	}
 	require.Equal(t, 5, n)
+}
+
+func validate(t *testing.T, configMap *unstructured.Unstructured) {
+	t.Helper()
+	text, _, _ := unstructured.NestedString(configMap.Object, "data", "config.yaml")
+	require.NotEmpty(t, text)
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	run(t, repository, collector, "validate", "--config", path)
 }
