@@ -69,7 +69,7 @@ func TestDeb(t *testing.T) {
 	m.awaitLine(t, pods, `k8s_pod_name="web-2"`, `k8s_pod_ip="10.214.0.12"`)
 
 	t.Run("unit", func(t *testing.T) { m.testUnit(t) })
-	t.Run("drop-in for TCP", func(t *testing.T) { m.testTCP(t) })
+	t.Run("drop-ins", func(t *testing.T) { m.testDropIns(t) })
 
 	// Upgrading keeps the edited config and restarts the service.
 	before := m.mainPID(t)
@@ -136,24 +136,78 @@ func (m *machine) testUnit(t *testing.T) {
 	require.Less(t, value, 2.0)
 }
 
-// testTCP takes the drop-in that TCP totals need from where the package has it.
-func (m *machine) testTCP(t *testing.T) {
-	const tcp = "--config=yaml:receivers::hnsstats::netlink::tcp::enabled: true"
-	m.write(t, "/etc/systemd/system/otelcol-retina.service.d/test.conf",
-		"[Service]\nExecStart=\nExecStart=/usr/bin/otelcol-retina $OTELCOL_OPTIONS \""+tcp+"\"\n")
-	m.must(t, "systemctl", "daemon-reload")
-	m.must(t, "systemctl", "restart", "otelcol-retina")
-	eventually(t, "it is refused without the drop-in", func() error {
-		_, err := m.run("sh", "-c", "journalctl -u otelcol-retina -o cat | grep -q CAP_SYS_ADMIN")
-		return err
+// testDropIns takes each drop-in from where the package has it. What it is for
+// fails without it and works with it.
+func (m *machine) testDropIns(t *testing.T) {
+	const unitDir, extra = "/etc/systemd/system/otelcol-retina.service.d", "/etc/otelcol-retina/extra.yaml"
+	start := func(t *testing.T, dropIn, config string) {
+		t.Helper()
+		m.write(t, extra, config)
+		m.write(t, unitDir+"/test.conf", "[Service]\nExecStart=\nExecStart=/usr/bin/otelcol-retina $OTELCOL_OPTIONS --config="+extra+"\n")
+		if dropIn != "" {
+			m.must(t, "cp", "/usr/share/doc/otelcol-retina/drop-ins/"+dropIn, unitDir)
+		}
+		m.must(t, "systemctl", "daemon-reload")
+		m.must(t, "journalctl", "--rotate")
+		m.must(t, "journalctl", "--vacuum-time=1us")
+		m.must(t, "systemctl", "restart", "otelcol-retina")
+	}
+	logged := func(t *testing.T, text string) {
+		t.Helper()
+		eventually(t, "the journal has "+text, func() error {
+			_, err := m.run("sh", "-c", "journalctl -u otelcol-retina -o cat | grep -qF '"+text+"'")
+			return err
+		})
+	}
+	reset := func() {
+		require.NoError(t, os.RemoveAll(m.path(unitDir)))
+		require.NoError(t, os.RemoveAll(m.path(extra)))
+		m.must(t, "systemctl", "daemon-reload")
+		m.must(t, "systemctl", "restart", "otelcol-retina")
+	}
+	defer reset()
+
+	t.Run("tcp.conf", func(t *testing.T) {
+		const tcp = "receivers: {hnsstats: {netlink: {tcp: {enabled: true}}}}\n"
+		start(t, "", tcp)
+		logged(t, "give it CAP_SYS_ADMIN")
+		start(t, "tcp.conf", tcp)
+		m.awaitLine(t, pods, "k8s_pod_network_tcp_connection_events_total", `k8s_pod_name="web-2"`, `event="active_open"`)
 	})
-
-	m.must(t, "cp", "/usr/share/doc/otelcol-retina/drop-ins/tcp.conf", "/etc/systemd/system/otelcol-retina.service.d/")
-	m.must(t, "systemctl", "daemon-reload")
-	m.must(t, "systemctl", "restart", "otelcol-retina")
-	m.awaitLine(t, pods, "k8s_pod_network_tcp_connection_events_total", `k8s_pod_name="web-2"`, `event="active_open"`)
-
-	require.NoError(t, os.RemoveAll(m.path("/etc/systemd/system/otelcol-retina.service.d")))
-	m.must(t, "systemctl", "daemon-reload")
-	m.must(t, "systemctl", "restart", "otelcol-retina")
+	reset()
+	t.Run("statefile.conf", func(t *testing.T) {
+		m.write(t, "/var/lib/secret/pods.yaml", "pods: [{name: secret-0, namespace: shop, addresses: [10.214.0.11]}]\n")
+		m.must(t, "chmod", "-R", "go=", "/var/lib/secret")
+		const statefile = "extensions: {podidentity: {sources: {statefile/secret: {path: /var/lib/secret/pods.yaml, format: list}}}}\n"
+		start(t, "", statefile)
+		m.awaitLine(t, own, `otelcol_extension_podidentity_source_up{source="statefile/secret"} 0`)
+		start(t, "statefile.conf", statefile)
+		m.awaitLine(t, pods, `k8s_pod_name="secret-0"`)
+	})
+	reset()
+	t.Run("socket-group.conf", func(t *testing.T) {
+		start(t, "socket-group.conf", "{}\n")
+		m.awaitLine(t, own, `otelcol_extension_podidentity_source_up{source="cri"} 0`)
+		m.must(t, "chgrp", "otelcol-retina", "/run/containerd/containerd.sock")
+		m.awaitLine(t, own, `otelcol_extension_podidentity_source_up{source="cri"} 1`)
+		m.must(t, "chgrp", "root", "/run/containerd/containerd.sock")
+	})
+	reset()
+	t.Run("workloadnet.conf", func(t *testing.T) {
+		const workloadnet = `
+extensions:
+  file_storage: {directory: /var/lib/otelcol-retina}
+  workloadnet:
+    endpoint: unix:///run/otelcol-retina/workloadnet.sock
+    prefixes: [10.215.0.0/24]
+    identity: podidentity
+    storage: file_storage
+service: {extensions: [file_storage, podidentity, workloadnet]}
+`
+		start(t, "", workloadnet)
+		logged(t, "CAP_SYS_ADMIN (to enter network namespaces)")
+		start(t, "workloadnet.conf", workloadnet)
+		logged(t, "Everything is ready")
+		m.must(t, "test", "-S", "/run/otelcol-retina/workloadnet.sock")
+	})
 }
