@@ -39,7 +39,7 @@ func (r release) archive(p program) error {
 		{path.Join(top, "LICENSE"), "LICENSE", 0o644},
 		{path.Join(top, "README.md"), "README.md", 0o644},
 	}
-	patterns := []string{"distribution/config/*.yaml"}
+	patterns := []string{"distribution/config/*.yaml", "distribution/dashboards/*.json", "distribution/alerts/*.yaml"}
 	if p.os == "windows" {
 		patterns = append(patterns, "distribution/windows/*.ps1", "distribution/windows/config.yaml", "distribution/windows/README.md")
 	} else {
