@@ -137,7 +137,7 @@ func TestChartReadme(t *testing.T) {
 	var user values
 	require.NoError(t, yaml.Unmarshal([]byte(example), &user))
 	t.Setenv("K8S_NODE_NAME", "node-1")
-	t.Setenv("APPLICATIONINSIGHTS_CONNECTION_STRING", "InstrumentationKey=00000000-0000-0000-0000-000000000000")
+	t.Setenv("OTLP_TOKEN", "secret")
 	for _, o := range rendered(t, user) {
 		if o.GetKind() == "ConfigMap" {
 			validate(t, o)
