@@ -50,6 +50,21 @@ demo: otelcol-retina ## See it work: this node's pods, or three that the demo ma
 	cd distribution/demo && $(BUILD) -o $(CURDIR)/bin/demo .
 	bin/demo
 
+##### Packages
+
+bin/otelcol-retina-linux-%: sources
+	cd $(DIST) && GOOS=linux GOARCH=$* $(BUILD) -o $(CURDIR)/$@ .
+
+bin/packaging: $(wildcard internal/packaging/*.go) internal/packaging/go.mod
+	cd internal/packaging && $(BUILD) -o $(CURDIR)/$@ .
+
+# The same commit gives the same bytes: times are the commit's.
+.PHONY: packages
+packages: bin/packaging bin/otelcol-retina-linux-amd64 bin/otelcol-retina-linux-arm64 otelcol-retina.exe ## deb, rpm, archives, image, chart, SBOM and checksums in dist/
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) bin/packaging -version $(firstword $(subst +, ,$(VERSION))) -out dist \
+		linux/amd64=bin/otelcol-retina-linux-amd64 linux/arm64=bin/otelcol-retina-linux-arm64 \
+		windows/amd64=bin/otelcol-retina-amd64.exe windows/arm64=bin/otelcol-retina-arm64.exe
+
 ##### Code
 
 $(TOOLS)/%: internal/tools/go.mod
@@ -81,7 +96,7 @@ check-generated: generate ## Fail if generated code or a go.mod is not current
 ##### Tests
 
 .PHONY: test
-test: packages-for-tests lint test-unit audit test-demo test-e2e test-attach test-dashboards test-docs test-windows test-k8s ## Install what the tests need, run all of them
+test: packages-for-tests lint test-unit audit test-demo test-e2e test-attach test-dashboards test-docs test-packages test-windows test-k8s ## Install what the tests need, run all of them
 
 .PHONY: packages-for-tests
 packages-for-tests:
@@ -135,6 +150,11 @@ kube-apiserver: ## Build a real Kubernetes API server for the tests (8 minutes w
 .PHONY: test-k8s
 test-k8s: kube-apiserver ## The k8s source against a real Kubernetes API server
 	cd test/k8s && go vet ./... && go test -count=1 -timeout 30m -skip TestChurn ./...
+
+.PHONY: test-packages
+test-packages: packages-for-tests otelcol-retina bin/packaging kube-apiserver ## Packages under a real systemd, image, manifests and chart
+	cd internal/packaging && go vet ./...
+	cd test/packages && go vet ./... && go test -count=1 -timeout 20m ./...
 
 .PHONY: test-k8s-churn
 test-k8s-churn: kube-apiserver ## The same with 10,000 pods that come and go for minutes; not in `make test`

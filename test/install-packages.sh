@@ -6,7 +6,7 @@
 set -euo pipefail
 
 packages=("$@")
-[ $# -gt 0 ] || packages=(containerd runc containernetworking-plugins busybox-static iproute2 prometheus curl jq chromium wine wine64 gcc-mingw-w64-x86-64)
+[ $# -gt 0 ] || packages=(containerd runc containernetworking-plugins busybox-static iproute2 prometheus curl jq chromium wine wine64 gcc-mingw-w64-x86-64 systemd rpm)
 
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 

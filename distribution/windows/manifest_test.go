@@ -24,22 +24,22 @@ func read(t *testing.T, path string) []byte {
 }
 
 // The manifest has no field that Kubernetes doesn't know, and its configuration is
-// the shipped one with a page that can be read from outside of the node.
+// the shipped one with a page that can be read from outside of the node, and a
+// health check where the probes ask.
 func TestManifest(t *testing.T) {
 	var (
-		namespace corev1.Namespace
 		account   corev1.ServiceAccount
 		config    corev1.ConfigMap
 		daemonset appsv1.DaemonSet
 	)
 	documents := bytes.Split(read(t, "daemonset.yaml"), []byte("\n---\n"))
-	require.Len(t, documents, 4)
-	for i, object := range []any{&namespace, &account, &config, &daemonset} {
+	require.Len(t, documents, 3)
+	for i, object := range []any{&account, &config, &daemonset} {
 		require.NoError(t, yaml.UnmarshalStrict(documents[i], object))
 	}
 
 	pod := daemonset.Spec.Template.Spec
-	require.Equal(t, namespace.Name, daemonset.Namespace)
+	require.Equal(t, account.Namespace, daemonset.Namespace)
 	require.Equal(t, account.Name, pod.ServiceAccountName)
 	for label, value := range daemonset.Spec.Selector.MatchLabels {
 		require.Equal(t, value, daemonset.Spec.Template.Labels[label])
@@ -57,5 +57,8 @@ func TestManifest(t *testing.T) {
 	}
 	require.Equal(t, "localhost:8889", page(shipped)["endpoint"])
 	page(shipped)["endpoint"] = "0.0.0.0:8889"
+	shipped["extensions"].(map[string]any)["health_check"] = map[string]any{"endpoint": "localhost:13133"}
+	service := shipped["service"].(map[string]any)
+	service["extensions"] = append([]any{"health_check"}, service["extensions"].([]any)...)
 	require.Equal(t, shipped, inCluster)
 }
