@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 )
 
@@ -45,13 +45,11 @@ func explain(err error) string {
 	if !errors.As(err, &failed) || failed.RawResponse == nil {
 		return oneLine(err.Error())
 	}
-	response := failed.RawResponse
-	// azidentity keeps the body for another reading.
-	body, readErr := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	body, readErr := runtime.Payload(failed.RawResponse) // kept, though it has been read
 	if readErr != nil {
 		body = nil
 	}
-	return explainResponse(response.StatusCode, body)
+	return explainResponse(failed.RawResponse.StatusCode, body)
 }
 
 func explainResponse(status int, body []byte) string {
