@@ -84,8 +84,7 @@ func (cfg *Config) Validate() error {
 			required("service_principal::client_id", s.ClientID))
 		switch {
 		case s.ClientSecret == "" && s.ClientCertificatePath == "":
-			errs = append(errs, required("service_principal::client_secret", ""),
-				errors.New("service_principal: needs client_secret or client_certificate_path"))
+			errs = append(errs, fmt.Errorf("%w; or give client_certificate_path", required("service_principal::client_secret", "")))
 		case s.ClientSecret != "" && s.ClientCertificatePath != "":
 			errs = append(errs, errors.New("service_principal: has client_secret and client_certificate_path: give one of them"))
 		}
