@@ -81,7 +81,7 @@ check-generated: generate ## Fail if generated code or a go.mod is not current
 ##### Tests
 
 .PHONY: test
-test: packages-for-tests lint test-unit test-demo test-e2e test-dashboards test-docs test-windows test-k8s ## Install what the tests need, run all of them
+test: packages-for-tests lint test-unit test-demo test-config test-e2e test-dashboards test-docs test-windows test-k8s ## Install what the tests need, run all of them
 
 .PHONY: packages-for-tests
 packages-for-tests:
@@ -94,6 +94,10 @@ test-unit: ## Unit tests with the race detector; as root also those in live name
 .PHONY: test-demo
 test-demo: otelcol-retina ## `make demo`, looked at and interrupted as a user would
 	cd distribution/demo && go vet ./... && CGO_ENABLED=0 go test -count=1 ./...
+
+.PHONY: test-config
+test-config: otelcol-retina ## Each ready configuration, by what arrives at its back end
+	cd test/config && go vet ./... && go test -count=1 ./...
 
 .PHONY: test-e2e
 test-e2e: otelcol-retina tools ## Real containerd 1.6 and 2.2, real Prometheus, the built binary

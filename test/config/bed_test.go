@@ -23,7 +23,7 @@ import (
 )
 
 // patience is long: the machine may have other work.
-const patience = 90 * time.Second
+const patience = 60 * time.Second
 
 // node is a network namespace that stands for a node, with three pods: web-0 serves,
 // client-0 and client-1 fetch from it. The state file names them.
