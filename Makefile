@@ -129,7 +129,7 @@ kube-apiserver: ## Build a real Kubernetes API server for the tests (8 minutes w
 	cd test/kubeapiserver && CGO_ENABLED=0 go build -ldflags "$(LDFLAGS) -X k8s.io/component-base/version.gitVersion=v1.37.2 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37" -o $(CURDIR)/build/kubeapiserver/kube-apiserver .
 
 .PHONY: test-k8s
-test-k8s: kube-apiserver ## The k8s source against a real Kubernetes API server
+test-k8s: kube-apiserver otelcol-retina ## The k8s source against a real Kubernetes API server
 	cd test/k8s && go vet ./... && go test -count=1 -timeout 30m -skip TestChurn ./...
 
 .PHONY: test-k8s-churn
