@@ -25,7 +25,8 @@ type ingestion struct {
 	t *testing.T
 
 	mu       sync.Mutex
-	statuses []int // of the next answers; then 200
+	statuses []int // of the next answers
+	status   int   // then
 	answered []int
 	got      map[point]int
 	items    []item
@@ -65,7 +66,7 @@ func (i *ingestion) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	status := http.StatusOK
+	status := i.status
 	if len(i.statuses) > 0 {
 		status, i.statuses = i.statuses[0], i.statuses[1:]
 	}
@@ -96,10 +97,11 @@ func (i *ingestion) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestAzureMonitor: customMetrics that add up to the kernel's counters, within the
-// limits, and all of them though the endpoint refuses some at first.
+// limits, and all of them though the endpoint refuses some, then all, and the
+// collector is killed meanwhile.
 func TestAzureMonitor(t *testing.T) {
 	n := newNode(t)
-	i := &ingestion{t: t, got: map[point]int{}, statuses: []int{http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable}}
+	i := &ingestion{t: t, got: map[point]int{}, status: http.StatusOK, statuses: []int{http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable}}
 	server := &http.Server{Handler: i}
 	listener := listenIn(t, n.name, "127.0.0.1:8080")
 	go func() { _ = server.Serve(listener) }() // until Close
@@ -107,16 +109,19 @@ func TestAzureMonitor(t *testing.T) {
 
 	path, file := witness(t)
 	key := "00000000-1111-2222-3333-444444444444"
-	// 12 labels more than there is room for, and one with a long value.
+	// More labels than there is room for, with long values.
 	labels := make([]string, 12)
 	for l := range labels {
 		labels[l] = fmt.Sprintf("{key: k8s.pod.label.extra-%02d, value: %s, action: insert}", l, strings.Repeat("v", 1000))
 	}
-	n.start(t, map[string]string{
+	env := map[string]string{
 		"APPLICATIONINSIGHTS_CONNECTION_STRING": "InstrumentationKey=" + key + ";IngestionEndpoint=http://127.0.0.1:8080/",
 		"STATE_DIRECTORY":                       t.TempDir(),
-	}, ready+"azure-monitor.yaml", n.overlay(), "{processors: {resource: {attributes: ["+strings.Join(labels, ", ")+"]}}, "+file+
-		", service: {pipelines: {metrics: {processors: [podenrich, filter/named, resource, cumulative_to_delta, transform/limits], exporters: [file, azure_monitor]}}}}")
+	}
+	configs := []string{ready + "azure-monitor.yaml", n.overlay(), "{exporters: {applicationinsights: {retry_on_failure: {initial_interval: 200ms, max_interval: 1s}}}}",
+		"{processors: {resource: {attributes: [" + strings.Join(labels, ", ") + "]}}, " + file +
+			", service: {pipelines: {metrics: {processors: [podenrich, filter/named, resource, cumulative_to_delta, transform/limits], exporters: [file, applicationinsights]}}}}"}
+	c := n.start(t, env, configs...)
 
 	// The first collection is where deltas begin. All that comes after it is
 	// counted: nothing has been sent before.
@@ -149,17 +154,44 @@ func TestAzureMonitor(t *testing.T) {
 	})
 	require.LessOrEqual(t, float64(total()), n.sent(t, pods[0]))
 
-	before := witnessed(t, path)
-	eventually(t, "every point, though two requests were refused", func() error {
+	everyPoint := func(before []point) {
+		t.Helper()
+		eventually(t, "every point", func() error {
+			i.mu.Lock()
+			defer i.mu.Unlock()
+			for _, p := range before {
+				if i.got[p] == 0 {
+					return fmt.Errorf("%d points, missing: %v", len(before), p)
+				}
+			}
+			return nil
+		})
+	}
+	everyPoint(witnessed(t, path))
+
+	setStatus := func(status int) int {
 		i.mu.Lock()
 		defer i.mu.Unlock()
-		for _, p := range before {
-			if i.got[p] == 0 {
-				return fmt.Errorf("%d points, missing: %v", len(before), p)
-			}
+		i.status = status
+		return len(i.answered)
+	}
+	requests := setStatus(http.StatusServiceUnavailable)
+	count := len(witnessed(t, path))
+	eventually(t, "points that the endpoint refuses", func() error {
+		n.fetch(t)
+		if now, asked := len(witnessed(t, path)), setStatus(http.StatusServiceUnavailable); now < count+60 || asked < requests+3 {
+			return fmt.Errorf("%d points more, %d requests", now-count, asked-requests)
 		}
 		return nil
 	})
+	before := witnessed(t, path)
+	c.kill()
+	n.start(t, env, configs...)
+	setStatus(http.StatusOK)
+	everyPoint(before)
+	require.LessOrEqual(t, float64(total()), n.sent(t, pods[0]), "nothing is counted twice over a restart")
+	t.Logf("all %d points of before the kill arrived", len(before))
+
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	require.Contains(t, i.answered, http.StatusTooManyRequests)

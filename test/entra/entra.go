@@ -189,6 +189,34 @@ func (m *ManagedIdentity) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// IMDS serves the metadata endpoint of an Azure machine, which is at
+// 169.254.169.254.
+// https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token
+type IMDS struct{ *Tenant }
+
+func (i *IMDS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	i.asked++
+	i.mu.Unlock()
+	query := r.URL.Query()
+	switch {
+	case r.URL.Path != "/metadata/identity/oauth2/token":
+		http.NotFound(w, r)
+	case r.Header.Get("Metadata") != "true":
+		write(w, http.StatusBadRequest, map[string]any{"error": "invalid_request", "error_description": "Required metadata header not specified"})
+	case query.Get("client_id") != i.ClientID:
+		write(w, http.StatusBadRequest, map[string]any{"error": "invalid_request", "error_description": "Identity not found"})
+	case query.Get("resource")+"/.default" != i.Scope:
+		write(w, http.StatusBadRequest, map[string]any{"error": "invalid_resource", "error_description": "AADSTS500011: The resource principal named " + query.Get("resource") + " was not found."})
+	default:
+		write(w, http.StatusOK, map[string]any{
+			"access_token": i.issue(), "token_type": "Bearer", "resource": query.Get("resource"),
+			"expires_in": strconv.Itoa(int(i.lifetime() / time.Second)),
+			"expires_on": strconv.FormatInt(time.Now().Add(i.lifetime()).Unix(), 10),
+		})
+	}
+}
+
 // refuse answers as Entra does; what follows the description differs every time.
 func refuse(w http.ResponseWriter, status int, code, description string) {
 	write(w, status, map[string]any{
