@@ -96,7 +96,7 @@ check-generated: generate ## Fail if generated code or a go.mod is not current
 ##### Tests
 
 .PHONY: test
-test: packages-for-tests lint test-unit audit test-demo test-e2e test-attach test-dashboards test-docs test-packages test-windows test-k8s ## Install what the tests need, run all of them
+test: packages-for-tests lint test-unit audit test-demo test-e2e test-attach test-config test-dashboards test-docs test-packages test-windows test-k8s ## Install what the tests need, run all of them
 
 .PHONY: packages-for-tests
 packages-for-tests:
@@ -109,6 +109,10 @@ test-unit: ## Unit tests with the race detector; as root also those in live name
 .PHONY: test-demo
 test-demo: otelcol-retina ## `make demo`, looked at and interrupted as a user would
 	cd distribution/demo && go vet ./... && CGO_ENABLED=0 go test -count=1 ./...
+
+.PHONY: test-config
+test-config: otelcol-retina ## Each ready configuration, by what arrives at its back end
+	cd test/config && go vet ./... && go test -count=1 ./...
 
 .PHONY: test-e2e
 test-e2e: otelcol-retina tools ## Real containerd 1.6 and 2.2, real Prometheus, the built binary
@@ -148,7 +152,7 @@ kube-apiserver: ## Build a real Kubernetes API server for the tests (8 minutes w
 	cd test/kubeapiserver && CGO_ENABLED=0 go build -ldflags "$(LDFLAGS) -X k8s.io/component-base/version.gitVersion=v1.37.2 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37" -o $(CURDIR)/build/kubeapiserver/kube-apiserver .
 
 .PHONY: test-k8s
-test-k8s: kube-apiserver ## The k8s source against a real Kubernetes API server
+test-k8s: kube-apiserver otelcol-retina ## The k8s source against a real Kubernetes API server
 	cd test/k8s && go vet ./... && go test -count=1 -timeout 30m -skip TestChurn ./...
 
 .PHONY: test-packages

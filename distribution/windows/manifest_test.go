@@ -62,3 +62,9 @@ func TestManifest(t *testing.T) {
 	service["extensions"] = append([]any{"health_check"}, service["extensions"].([]any)...)
 	require.Equal(t, shipped, inCluster)
 }
+
+// What the service installs is also where all ready configurations are.
+func TestConfigIsOneOfTheReadyOnes(t *testing.T) {
+	require.Equal(t, string(read(t, "../config/standalone-windows.yaml")), string(read(t, "config.yaml")),
+		"config.yaml and ../config/standalone-windows.yaml must be the same")
+}

@@ -1,0 +1,50 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package applicationinsightsexporter
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestConnectionString(t *testing.T) {
+	for s, want := range map[string]resource{
+		"InstrumentationKey=a": {"a", "https://dc.services.visualstudio.com/v2.1/track"},
+		"InstrumentationKey=a;IngestionEndpoint=https://westeurope-1.in.applicationinsights.azure.com/;LiveEndpoint=https://x/;ApplicationId=b;": {
+			"a", "https://westeurope-1.in.applicationinsights.azure.com/v2.1/track",
+		},
+		" instrumentationkey = a ; ingestionendpoint = http://127.0.0.1:8080/proxy ": {"a", "http://127.0.0.1:8080/proxy/v2.1/track"},
+	} {
+		got, err := parseConnectionString(s)
+		require.NoError(t, err, s)
+		require.Equal(t, want, got)
+	}
+	for s, want := range map[string]string{
+		"":                            "set that environment variable",
+		"s3cret":                      "has a part without '='",
+		"IngestionEndpoint=https://x": "has no InstrumentationKey",
+		"InstrumentationKey=s3cret;IngestionEndpoint=x": `IngestionEndpoint: "x": must be a URL`,
+		"InstrumentationKey=;":                          "has no InstrumentationKey",
+	} {
+		_, err := parseConnectionString(s)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "s3cret")
+	}
+	cfg := createDefaultConfig().(*Config)
+	cfg.ConnectionString, cfg.ClientConfig.Endpoint = "InstrumentationKey=a", "https://x"
+	require.ErrorContains(t, cfg.Validate(), "endpoint")
+}
+
+func FuzzConnectionString(f *testing.F) {
+	f.Add("InstrumentationKey=a;IngestionEndpoint=https://x/")
+	f.Add(";=;==;InstrumentationKey")
+	f.Fuzz(func(t *testing.T, s string) {
+		r, err := parseConnectionString(s)
+		if err == nil && (r.instrumentationKey == "" || !strings.HasSuffix(r.url, "/v2.1/track")) {
+			t.Errorf("%q: %+v", s, r)
+		}
+	})
+}

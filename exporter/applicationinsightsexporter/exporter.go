@@ -1,0 +1,196 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package applicationinsightsexporter
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+)
+
+// maxAnswer is what is read of an answer; an item's error takes about 100 bytes.
+const maxAnswer = 1 << 20
+
+type insightsExporter struct {
+	cfg      *Config
+	set      component.TelemetrySettings
+	resource resource
+	client   *http.Client
+}
+
+func newExporter(cfg *Config, set exporter.Settings) (*insightsExporter, error) {
+	r, err := parseConnectionString(string(cfg.ConnectionString))
+	if err != nil {
+		return nil, fmt.Errorf("connection_string: %w", err)
+	}
+	return &insightsExporter{cfg: cfg, set: set.TelemetrySettings, resource: r}, nil
+}
+
+func (e *insightsExporter) start(ctx context.Context, host component.Host) (err error) {
+	e.client, err = e.cfg.ClientConfig.ToClient(ctx, host.GetExtensions(), e.set)
+	return err
+}
+
+func (e *insightsExporter) shutdown(context.Context) error {
+	if e.client != nil {
+		e.client.CloseIdleConnections()
+	}
+	return nil
+}
+
+// push sends the metrics in one request. A permanent error is for what can never be
+// sent; any other one is tried again.
+func (e *insightsExporter) push(ctx context.Context, metrics pmetric.Metrics) error {
+	body, n, err := encode(metrics, e.resource.instrumentationKey)
+	if err != nil {
+		return consumererror.NewPermanent(err)
+	}
+	if n == 0 {
+		return nil
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.resource.url, bytes.NewReader(body))
+	if err != nil {
+		return consumererror.NewPermanent(err)
+	}
+	request.Header.Set("Content-Type", "application/x-json-stream")
+	response, err := e.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("send to Application Insights: %w", err) // names the URL
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("read the answer of %s: %w", e.resource.url, err)
+	}
+	return e.judge(metrics, response, answer)
+}
+
+// track is the service's answer, with an error for every item that it refused.
+type track struct {
+	Received int         `json:"itemsReceived"`
+	Accepted int         `json:"itemsAccepted"`
+	Errors   []itemError `json:"errors"`
+}
+
+type itemError struct {
+	Index   int    `json:"index"`
+	Status  int    `json:"statusCode"`
+	Message string `json:"message"`
+}
+
+// judge makes of an answer what is to become of the metrics.
+func (e *insightsExporter) judge(metrics pmetric.Metrics, response *http.Response, answer []byte) error {
+	switch response.StatusCode {
+	case http.StatusOK:
+		return nil
+	case http.StatusPartialContent:
+		return judgeItems(metrics, answer)
+	}
+	err := fmt.Errorf("%s: %s: %s", e.resource.url, response.Status, excerpt(answer))
+	if !retryable(response.StatusCode) {
+		if response.StatusCode == http.StatusBadRequest {
+			err = fmt.Errorf("%w (check the connection_string's InstrumentationKey)", err)
+		}
+		return consumererror.NewPermanent(err)
+	}
+	if after := retryAfter(response.Header.Get("Retry-After"), time.Now()); after > 0 {
+		return exporterhelper.NewThrottleRetry(err, after)
+	}
+	return err
+}
+
+// judgeItems keeps those items to send again that the service was too busy for.
+func judgeItems(metrics pmetric.Metrics, answer []byte) error {
+	var t track
+	if err := json.Unmarshal(answer, &t); err != nil {
+		return consumererror.NewPermanent(fmt.Errorf("Application Insights took a part, and its answer can't be read: %w: %s", err, excerpt(answer)))
+	}
+	again := map[int]bool{}
+	var refused []itemError
+	for _, item := range t.Errors {
+		if retryable(item.Status) {
+			again[item.Index] = true
+		} else {
+			refused = append(refused, item)
+		}
+	}
+	var err error
+	if len(refused) > 0 {
+		err = fmt.Errorf("Application Insights refused %d of %d points for good; the first: %d %s", len(refused), t.Received, refused[0].Status, excerpt([]byte(refused[0].Message)))
+	}
+	if len(again) == 0 {
+		if err != nil {
+			return consumererror.NewPermanent(err)
+		}
+		return nil
+	}
+	return consumererror.NewMetrics(errors.Join(err, fmt.Errorf("Application Insights took %d of %d points; %d are sent again: %d", t.Accepted, t.Received, len(again), t.Errors[0].Status)), only(metrics, again))
+}
+
+// only returns the points with the given numbers, in the order of eachPoint.
+func only(metrics pmetric.Metrics, numbers map[int]bool) pmetric.Metrics {
+	kept := pmetric.NewMetrics()
+	metrics.CopyTo(kept)
+	i := -1
+	drop := func(pmetric.NumberDataPoint) bool {
+		i++
+		return !numbers[i]
+	}
+	kept.ResourceMetrics().RemoveIf(func(rm pmetric.ResourceMetrics) bool {
+		rm.ScopeMetrics().RemoveIf(func(sm pmetric.ScopeMetrics) bool {
+			sm.Metrics().RemoveIf(func(m pmetric.Metric) bool {
+				points, err := pointsOf(m)
+				if err != nil {
+					return true // can't be: it has been sent
+				}
+				points.RemoveIf(drop)
+				return points.Len() == 0
+			})
+			return sm.Metrics().Len() == 0
+		})
+		return rm.ScopeMetrics().Len() == 0
+	})
+	return kept
+}
+
+// retryable are the statuses at which Application Insights' own SDKs try again; 439
+// is its "too many requests over extended time".
+func retryable(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, // a token or a role that is not there yet
+		http.StatusRequestTimeout, http.StatusTooManyRequests, 439,
+		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// retryAfter reads a header of seconds or of a date; 0 if there is none.
+func retryAfter(header string, now time.Time) time.Duration {
+	if seconds, err := strconv.Atoi(header); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(header); err == nil {
+		return at.Sub(now)
+	}
+	return 0
+}
+
+// excerpt puts the beginning of an answer into one line.
+func excerpt(b []byte) string {
+	return cut(strings.Join(strings.Fields(string(b)), " "), 300)
+}

@@ -1,0 +1,225 @@
+// Copyright The otelcol-retina Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package applicationinsightsexporter
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/config/configopaque"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/exporter/exportertest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/otelcol-retina/otelcol-retina/exporter/applicationinsightsexporter/internal/metadata"
+)
+
+const key = "00000000-1111-2222-3333-444444444444"
+
+// service answers as Application Insights' ingestion endpoint, and keeps what came.
+type service struct {
+	*httptest.Server
+	got []envelope
+
+	status  int
+	headers map[string]string
+	answer  string
+}
+
+func newService(t *testing.T) *service {
+	t.Helper()
+	s := &service{status: http.StatusOK}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v2.1/track" || r.Header.Get("Content-Encoding") != "gzip" {
+			http.NotFound(w, r)
+			return
+		}
+		body, err := gzip.NewReader(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		lines := bufio.NewScanner(body)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var e envelope
+			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+				t.Errorf("%v: %s", err, lines.Bytes())
+			}
+			s.got = append(s.got, e)
+		}
+		for k, v := range s.headers {
+			w.Header().Set(k, v)
+		}
+		w.WriteHeader(s.status)
+		fmt.Fprint(w, s.answer)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func start(t *testing.T, s *service) *insightsExporter {
+	t.Helper()
+	cfg := createDefaultConfig().(*Config)
+	cfg.ConnectionString = "InstrumentationKey=" + key + ";"
+	if s != nil {
+		cfg.ConnectionString += "IngestionEndpoint=" + configopaque.String(s.URL) + "/;LiveEndpoint=https://example.com/"
+	}
+	require.NoError(t, cfg.Validate())
+	e, err := newExporter(cfg, exportertest.NewNopSettings(metadata.Type))
+	require.NoError(t, err)
+	require.NoError(t, e.start(t.Context(), componenttest.NewNopHost()))
+	t.Cleanup(func() {
+		require.NoError(t, e.shutdown(t.Context()))
+		require.NoError(t, e.shutdown(t.Context()))
+	})
+	return e
+}
+
+// deltas are points of two pods, with the values 0, 1, 2, 3.
+func deltas() pmetric.Metrics {
+	metrics := pmetric.NewMetrics()
+	value := int64(0)
+	for _, pod := range []string{"web-0", "web-1"} {
+		rm := metrics.ResourceMetrics().AppendEmpty()
+		rm.Resource().Attributes().PutStr("k8s.pod.name", pod)
+		m := rm.ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
+		m.SetName("k8s.pod.network.io")
+		sum := m.SetEmptySum()
+		sum.SetIsMonotonic(true)
+		sum.SetAggregationTemporality(pmetric.AggregationTemporalityDelta)
+		for _, direction := range []string{"receive", "transmit"} {
+			p := sum.DataPoints().AppendEmpty()
+			p.SetIntValue(value)
+			p.SetTimestamp(pcommon.NewTimestampFromTime(time.Unix(1_700_000_000, 5000)))
+			p.Attributes().PutStr("network.io.direction", direction)
+			value++
+		}
+	}
+	return metrics
+}
+
+func TestItems(t *testing.T) {
+	s := newService(t)
+	require.NoError(t, start(t, s).push(t.Context(), deltas()))
+	require.Len(t, s.got, 4)
+	require.Equal(t, envelope{
+		Name: "Microsoft.ApplicationInsights.00000000111122223333444444444444.Metric",
+		Time: "2023-11-14T22:13:20.000005Z", IKey: key,
+		Data: envelopeData{BaseType: "MetricData", BaseData: metricData{
+			Ver: 2, Metrics: []metricPoint{{Name: "k8s.pod.network.io", Kind: "Measurement", Value: 3, Count: 1}},
+			Properties: map[string]string{"k8s.pod.name": "web-1", "network.io.direction": "transmit"},
+		}},
+	}, s.got[3])
+
+	require.NoError(t, start(t, nil).push(t.Context(), pmetric.NewMetrics()), "nothing to send")
+}
+
+func TestNamesAndValuesAreCut(t *testing.T) {
+	s := newService(t)
+	metrics := deltas()
+	long := strings.Repeat("é", 10_000)
+	metrics.ResourceMetrics().At(0).Resource().Attributes().PutStr(long, long)
+	metrics.ResourceMetrics().At(0).Resource().Attributes().PutInt("inode", 7)
+	require.NoError(t, start(t, s).push(t.Context(), metrics))
+	require.Equal(t, long[:maxValue], s.got[0].Data.BaseData.Properties[long[:maxName]])
+	require.Equal(t, "7", s.got[0].Data.BaseData.Properties["inode"])
+}
+
+func TestWhatCannotBeSent(t *testing.T) {
+	s := newService(t)
+	e := start(t, s)
+	cumulative := deltas()
+	cumulative.ResourceMetrics().At(1).ScopeMetrics().At(0).Metrics().At(0).Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	err := e.push(t.Context(), cumulative)
+	require.True(t, consumererror.IsPermanent(err))
+	require.ErrorContains(t, err, `metric "k8s.pod.network.io": is a cumulative sum`)
+	require.ErrorContains(t, err, "cumulative_to_delta")
+
+	histogram := deltas()
+	histogram.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).SetEmptyHistogram()
+	err = e.push(t.Context(), histogram)
+	require.True(t, consumererror.IsPermanent(err))
+	require.ErrorContains(t, err, "is a Histogram")
+	require.Empty(t, s.got)
+}
+
+func TestRefusals(t *testing.T) {
+	for _, test := range []struct {
+		status    int
+		headers   map[string]string
+		permanent bool
+		want      []string
+	}{
+		{status: 429, want: []string{"429 Too Many Requests"}},
+		{status: 429, headers: map[string]string{"Retry-After": "7"}, want: []string{"Throttle (7s)", "429"}},
+		{status: 439, want: []string{"439"}},
+		{status: 503, want: []string{"503", "/v2.1/track", "busy"}},
+		{status: 401, want: []string{"401"}},
+		{status: 400, permanent: true, want: []string{"400", "InstrumentationKey"}},
+		{status: 402, permanent: true, want: []string{"402"}},
+	} {
+		t.Run(fmt.Sprint(test.status, test.headers), func(t *testing.T) {
+			s := newService(t)
+			s.status, s.headers, s.answer = test.status, test.headers, "busy\n"
+			err := start(t, s).push(t.Context(), deltas())
+			require.Error(t, err)
+			require.Equal(t, test.permanent, consumererror.IsPermanent(err), "%v", err)
+			for _, want := range test.want {
+				require.ErrorContains(t, err, want)
+			}
+		})
+	}
+}
+
+func TestAway(t *testing.T) {
+	s := newService(t)
+	e := start(t, s)
+	s.Close()
+	err := e.push(t.Context(), deltas())
+	require.False(t, consumererror.IsPermanent(err))
+	require.ErrorContains(t, err, s.URL)
+	require.ErrorContains(t, err, "connection refused")
+}
+
+// TestPartial: only what the service was too busy for is sent again.
+func TestPartial(t *testing.T) {
+	s := newService(t)
+	e := start(t, s)
+	s.status = http.StatusPartialContent
+	s.answer = `{"itemsReceived":4,"itemsAccepted":1,"errors":[{"index":1,"statusCode":429,"message":"x"},{"index":2,"statusCode":400,"message":"bad"},{"index":3,"statusCode":500,"message":"x"}]}`
+	err := e.push(t.Context(), deltas())
+	require.False(t, consumererror.IsPermanent(err))
+	require.ErrorContains(t, err, "refused 1 of 4 points for good; the first: 400 bad")
+	var again consumererror.Metrics
+	require.ErrorAs(t, err, &again)
+	s.got, s.status = nil, http.StatusOK
+	require.NoError(t, e.push(t.Context(), again.Data()))
+	require.Len(t, s.got, 2)
+	require.EqualValues(t, 1, s.got[0].Data.BaseData.Metrics[0].Value)
+	require.EqualValues(t, 3, s.got[1].Data.BaseData.Metrics[0].Value)
+
+	s.status, s.answer = http.StatusPartialContent, `{"itemsReceived":4,"itemsAccepted":3,"errors":[{"index":1,"statusCode":400,"message":"bad"}]}`
+	require.True(t, consumererror.IsPermanent(e.push(t.Context(), deltas())))
+	s.answer = "<html>"
+	require.True(t, consumererror.IsPermanent(e.push(t.Context(), deltas())))
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	require.Equal(t, 90*time.Second, retryAfter("90", now))
+	require.Equal(t, time.Minute, retryAfter("Mon, 30 Nov 2026 12:01:00 GMT", now))
+	require.Zero(t, retryAfter("", now))
+	require.Zero(t, retryAfter("soon", now))
+}
