@@ -117,7 +117,7 @@ func (e *insightsExporter) judge(metrics pmetric.Metrics, response *http.Respons
 func judgeItems(metrics pmetric.Metrics, answer []byte) error {
 	var t track
 	if err := json.Unmarshal(answer, &t); err != nil {
-		return consumererror.NewPermanent(fmt.Errorf("Application Insights took a part, and its answer can't be read: %w: %s", err, excerpt(answer)))
+		return consumererror.NewPermanent(fmt.Errorf("the service took a part, and its answer can't be read: %w: %s", err, excerpt(answer)))
 	}
 	again := map[int]bool{}
 	var refused []itemError
@@ -130,7 +130,7 @@ func judgeItems(metrics pmetric.Metrics, answer []byte) error {
 	}
 	var err error
 	if len(refused) > 0 {
-		err = fmt.Errorf("Application Insights refused %d of %d points for good; the first: %d %s", len(refused), t.Received, refused[0].Status, excerpt([]byte(refused[0].Message)))
+		err = fmt.Errorf("the service refused %d of %d points for good; the first: %d %s", len(refused), t.Received, refused[0].Status, excerpt([]byte(refused[0].Message)))
 	}
 	if len(again) == 0 {
 		if err != nil {
@@ -138,7 +138,7 @@ func judgeItems(metrics pmetric.Metrics, answer []byte) error {
 		}
 		return nil
 	}
-	return consumererror.NewMetrics(errors.Join(err, fmt.Errorf("Application Insights took %d of %d points; %d are sent again: %d", t.Accepted, t.Received, len(again), t.Errors[0].Status)), only(metrics, again))
+	return consumererror.NewMetrics(errors.Join(err, fmt.Errorf("the service took %d of %d points; %d are sent again: %d", t.Accepted, t.Received, len(again), t.Errors[0].Status)), only(metrics, again))
 }
 
 // only returns the points with the given numbers, in the order of eachPoint.

@@ -184,6 +184,7 @@ func TestAzureMonitor(t *testing.T) {
 		}
 		return nil
 	})
+	require.Regexp(t, `Will retry the request after interval.*http://127\.0\.0\.1:8080/v2\.1/track: 503 Service Unavailable`, c.readLog())
 	before := witnessed(t, path)
 	c.kill()
 	n.start(t, env, configs...)

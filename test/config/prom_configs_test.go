@@ -120,8 +120,8 @@ func TestAzureManagedPrometheus(t *testing.T) {
 	}
 }
 
-// TestWrongTenant: the collector starts, says at once who was refused and what to
-// do, and goes on as soon as the cause is gone.
+// TestWrongTenant: the collector starts, and the first error in its log says who was
+// refused, where, and what to do.
 func TestWrongTenant(t *testing.T) {
 	n := newNode(t)
 	tenant := newTenant()
@@ -151,7 +151,7 @@ func TestRetinasNames(t *testing.T) {
 		n.fetch(t)
 		n.sendWindowsMetrics(t, int64(i)*100)
 		p.await(t, fmt.Sprintf(`count(networkobservability_windows_hns_stats{direction="win_packets_recv_count"} >= %d)`, 11+i*100), 0)
-		p.await(t, fmt.Sprintf(`max(networkobservability_forward_bytes{podname="web-0",direction="egress"})`), n.sent(t, pods[0])-1)
+		p.await(t, `max(networkobservability_forward_bytes{podname="web-0",direction="egress"})`, n.sent(t, pods[0])-1)
 	}
 	for _, test := range []struct {
 		query string
