@@ -388,8 +388,8 @@ func (a *audit) counts(name string) map[string]int64 {
 // raceEnabled says that the race detector makes everything slow.
 var raceEnabled bool
 
-// TestAudit is the churn audit: 1,000,000 points, no wrong name, and a counted
-// reason for every point without one. `make audit` runs all of it, the race
+// TestAudit is the churn audit: 1,000,000 points, no name that is wrong by what the
+// extension was told, and a counted reason for every point without one. `make audit` runs all of it, the race
 // detector's run a part.
 func TestAudit(t *testing.T) {
 	points, nodes := 1_000_000, 20
@@ -412,7 +412,7 @@ func TestAudit(t *testing.T) {
 		})
 	}
 	require.GreaterOrEqual(t, seen, int64(points))
-	t.Logf("%d points and the peers on a third of them, 0 wrong names, in %.1f s", seen, time.Since(began).Seconds())
+	t.Logf("%d points and the peers on a third of them, 0 names against what had been told, in %.1f s", seen, time.Since(began).Seconds())
 }
 
 // FuzzAudit is the same with the seed, the sources and the length from the

@@ -119,8 +119,8 @@ func (l *lease) at(t int64, unique bool, of address) (*podidentity.Identity, key
 			continue
 		case !found.same(v):
 			return nil, 0, podidentity.Ambiguous
-		case found.identity.UID == "":
-			found = v
+		case v.identity.UID == "":
+			found = v // the other can be an earlier pod of the name: its UID would be a guess
 		}
 		kinds |= v.kinds
 	}
