@@ -18,6 +18,7 @@ var notRun = []struct{ prefix, reason string }{
 	{"make packages", "takes minutes; test-packages runs it"},
 	{"make demo", "test-demo runs it"},
 	{"make test", "runs this test"},
+	{"test/attach/build.sh", "takes minutes from a cold build cache; test-attach runs it, and what it builds"},
 	{"apt-get install ./dist/", "test/packages installs the deb"},
 	{"dnf install ./dist/", "there is no dnf here; test/packages tests the rpm"},
 	{"otelcol-retina validate --config /etc/otelcol-retina/", "of the installed package; test/packages runs it under a real systemd"},
