@@ -58,7 +58,7 @@ bin/otelcol-retina-linux-%: sources
 bin/packaging: $(wildcard internal/packaging/*.go) internal/packaging/go.mod
 	cd internal/packaging && $(BUILD) -o $(CURDIR)/$@ .
 
-# The same commit gives the same bytes: times are the commit's.
+# Times in what is packed are the commit's, so that the same binaries give the same bytes.
 .PHONY: packages
 packages: bin/packaging bin/otelcol-retina-linux-amd64 bin/otelcol-retina-linux-arm64 otelcol-retina.exe ## deb, rpm, archives, image, chart, SBOM and checksums in dist/
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) bin/packaging -version $(firstword $(subst +, ,$(VERSION))) -out dist \
