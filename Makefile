@@ -95,8 +95,21 @@ check-generated: generate ## Fail if generated code or a go.mod is not current
 
 ##### Tests
 
+# The end-to-end tests wait more than they compute: two at a time, of which none
+# uses what the other does. What both need is built before.
 .PHONY: test
-test: packages-for-tests lint test-unit audit test-demo test-e2e test-attach test-config test-dashboards test-docs test-packages test-windows test-k8s ## Install what the tests need, run all of them
+test: ## Install what the tests need, run all of them
+	$(MAKE) packages-for-tests lint test-unit audit
+	$(MAKE) otelcol-retina bin/otelcol-retina-amd64.exe bin/packaging kube-apiserver
+	$(MAKE) -j2 --output-sync=target test-nodes test-others
+
+.PHONY: test-nodes
+test-nodes:
+	$(MAKE) -j1 test-demo test-e2e test-attach test-config test-dashboards test-docs
+
+.PHONY: test-others
+test-others:
+	$(MAKE) -j1 test-windows test-packages test-k8s
 
 .PHONY: packages-for-tests
 packages-for-tests:
