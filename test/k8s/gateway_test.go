@@ -73,34 +73,12 @@ func TestGateways(t *testing.T) {
 // startGateway returns the gateway's OTLP address.
 func startGateway(t *testing.T, kubeconfig, backend string) string {
 	t.Helper()
-	binary := os.Getenv("OTELCOL_RETINA")
-	if binary == "" {
-		binary = "../../bin/otelcol-retina"
-	}
-	if _, err := os.Stat(binary); err != nil {
-		t.Fatalf("no collector to test, run make otelcol-retina: %v", err)
-	}
 	address := freeAddress(t)
-	logPath := filepath.Join(t.TempDir(), "gateway.log")
-	log, err := os.Create(logPath)
-	require.NoError(t, err)
-	defer log.Close()
-	// What two on one machine can't share, and how they reach the API server.
-	overlay := fmt.Sprintf(`yaml:{
+	// What two on one machine can't share.
+	startCollector(t, "gateway.yaml", fmt.Sprintf(`
 		receivers: {otlp: {protocols: {grpc: {endpoint: "127.0.0.1:0"}, http: {endpoint: %q}}}},
-		extensions: {health_check: {endpoint: "127.0.0.1:0"}, podidentity: {sources: {k8s: {auth_type: kubeConfig}}}},
-		service: {telemetry: {metrics: {level: none}}}}`, address)
-	cmd := exec.Command(binary, "--config", "../../distribution/config/gateway.yaml", "--config", strings.Join(strings.Fields(overlay), " "))
-	cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "OTLP_ENDPOINT=" + backend}
-	cmd.Stdout, cmd.Stderr = log, log
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended
-		_ = cmd.Wait()                          // how it ended is in its log
-		if said, err := os.ReadFile(logPath); t.Failed() && err == nil {
-			t.Logf("the gateway's log:\n%s", said)
-		}
-	})
+		extensions: {health_check: {endpoint: "127.0.0.1:0"}}`, address),
+		"KUBECONFIG="+kubeconfig, "OTLP_ENDPOINT="+backend)
 	await(t, "the gateway listens", func() bool {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
@@ -109,6 +87,36 @@ func startGateway(t *testing.T, kubeconfig, backend string) string {
 		return err == nil
 	})
 	return address
+}
+
+// startCollector runs the built binary with a shipped configuration, with what a
+// test puts over it, and with $KUBECONFIG in place of a service account.
+func startCollector(t *testing.T, config, overlay string, environment ...string) {
+	t.Helper()
+	binary := os.Getenv("OTELCOL_RETINA")
+	if binary == "" {
+		binary = "../../bin/otelcol-retina"
+	}
+	if _, err := os.Stat(binary); err != nil {
+		t.Fatalf("no collector to test, run make otelcol-retina: %v", err)
+	}
+	logPath := filepath.Join(t.TempDir(), "collector.log")
+	log, err := os.Create(logPath)
+	require.NoError(t, err)
+	defer log.Close()
+	cmd := exec.Command(binary, "--config", "../../distribution/config/"+config,
+		"--config", "yaml:{"+strings.Join(strings.Fields(overlay), " ")+"}",
+		"--config", "yaml:{extensions: {podidentity: {sources: {k8s: {auth_type: kubeConfig}}}}, service: {telemetry: {metrics: {level: none}}}}")
+	cmd.Env = environment
+	cmd.Stdout, cmd.Stderr = log, log
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended
+		_ = cmd.Wait()                          // how it ended is in its log
+		if said, err := os.ReadFile(logPath); t.Failed() && err == nil {
+			t.Logf("the collector's log with %s:\n%s", config, said)
+		}
+	})
 }
 
 func freeAddress(t *testing.T) string {
