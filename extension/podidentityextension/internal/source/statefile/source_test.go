@@ -238,6 +238,7 @@ func TestBadFromTheBeginning(t *testing.T) {
 	s.waitFailure("state file " + path + ": the format cannot be told: it is neither a JSON object nor YAML with a list of pods; set format; nothing is known from it yet")
 	replace(t, path, list("a=10.0.0.1"))
 	s.waitNames("n/a")
+	require.Eventually(t, func() bool { return len(messages(logs, zapcore.InfoLevel)) > 0 }, 20*time.Second, time.Millisecond)
 	assert.Equal(t, []string{"the state file is read"}, messages(logs, zapcore.InfoLevel))
 }
 
