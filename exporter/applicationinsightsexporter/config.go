@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"go.opentelemetry.io/collector/config/confighttp"
@@ -47,6 +48,11 @@ type resource struct {
 // https://learn.microsoft.com/azure/azure-monitor/app/connection-strings#schema
 const defaultIngestion = "https://dc.services.visualstudio.com/"
 
+// instrumentationKey is the form of every key. The service would refuse another,
+// but only once there are points to send.
+// https://learn.microsoft.com/azure/azure-monitor/app/connection-strings#schema
+var instrumentationKey = regexp.MustCompile(`^(?i:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$`)
+
 // parseConnectionString reads "key=value;…"; keys are matched without regard to
 // case. Errors hold none of the values but that of the endpoint.
 func parseConnectionString(s string) (resource, error) {
@@ -71,6 +77,9 @@ func parseConnectionString(s string) (resource, error) {
 	}
 	if key == "" {
 		return resource{}, errors.New("has no InstrumentationKey")
+	}
+	if !instrumentationKey.MatchString(key) {
+		return resource{}, errors.New("InstrumentationKey: must be a UUID, as in the connection string that Azure's portal shows")
 	}
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {

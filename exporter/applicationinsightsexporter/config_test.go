@@ -12,11 +12,11 @@ import (
 
 func TestConnectionString(t *testing.T) {
 	for s, want := range map[string]resource{
-		"InstrumentationKey=a": {"a", "https://dc.services.visualstudio.com/v2.1/track"},
-		"InstrumentationKey=a;IngestionEndpoint=https://westeurope-1.in.applicationinsights.azure.com/;LiveEndpoint=https://x/;ApplicationId=b;": {
-			"a", "https://westeurope-1.in.applicationinsights.azure.com/v2.1/track",
+		"InstrumentationKey=" + key: {key, "https://dc.services.visualstudio.com/v2.1/track"},
+		"InstrumentationKey=" + key + ";IngestionEndpoint=https://westeurope-1.in.applicationinsights.azure.com/;LiveEndpoint=https://x/;ApplicationId=b;": {
+			key, "https://westeurope-1.in.applicationinsights.azure.com/v2.1/track",
 		},
-		" instrumentationkey = a ; ingestionendpoint = http://127.0.0.1:8080/proxy ": {"a", "http://127.0.0.1:8080/proxy/v2.1/track"},
+		" instrumentationkey = " + key + " ; ingestionendpoint = http://127.0.0.1:8080/proxy ": {key, "http://127.0.0.1:8080/proxy/v2.1/track"},
 	} {
 		got, err := parseConnectionString(s)
 		require.NoError(t, err, s)
@@ -26,20 +26,23 @@ func TestConnectionString(t *testing.T) {
 		"":                            "set that environment variable",
 		"s3cret":                      "has a part without '='",
 		"IngestionEndpoint=https://x": "has no InstrumentationKey",
-		"InstrumentationKey=s3cret;IngestionEndpoint=x": `IngestionEndpoint: "x": must be a URL`,
-		"InstrumentationKey=;":                          "has no InstrumentationKey",
+		"InstrumentationKey=" + key + ";IngestionEndpoint=x": `IngestionEndpoint: "x": must be a URL`,
+		"InstrumentationKey=s3cret":                          "InstrumentationKey: must be a UUID",
+		"InstrumentationKey=" + key + "0":                    "InstrumentationKey: must be a UUID",
+		"InstrumentationKey=;":                               "has no InstrumentationKey",
 	} {
 		_, err := parseConnectionString(s)
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "s3cret")
+		require.NotContains(t, err.Error(), key)
 	}
 	cfg := createDefaultConfig().(*Config)
-	cfg.ConnectionString, cfg.ClientConfig.Endpoint = "InstrumentationKey=a", "https://x"
+	cfg.ConnectionString, cfg.ClientConfig.Endpoint = "InstrumentationKey="+key, "https://x"
 	require.ErrorContains(t, cfg.Validate(), "endpoint")
 }
 
 func FuzzConnectionString(f *testing.F) {
-	f.Add("InstrumentationKey=a;IngestionEndpoint=https://x/")
+	f.Add("InstrumentationKey=12345678-1234-1234-1234-123456789abc;IngestionEndpoint=https://x/")
 	f.Add(";=;==;InstrumentationKey")
 	f.Fuzz(func(t *testing.T, s string) {
 		r, err := parseConnectionString(s)
