@@ -17,6 +17,10 @@ func TestConnectionString(t *testing.T) {
 			"a", "https://westeurope-1.in.applicationinsights.azure.com/v2.1/track",
 		},
 		" instrumentationkey = a ; ingestionendpoint = http://127.0.0.1:8080/proxy ": {"a", "http://127.0.0.1:8080/proxy/v2.1/track"},
+		// Other clouds: without this their data went to the public one.
+		"InstrumentationKey=a;EndpointSuffix=applicationinsights.us":                {"a", "https://dc.applicationinsights.us/v2.1/track"},
+		"InstrumentationKey=a;EndpointSuffix=ai.example.com;Location=westus2":       {"a", "https://westus2.dc.ai.example.com/v2.1/track"},
+		"InstrumentationKey=a;EndpointSuffix=x.com;IngestionEndpoint=https://y.com": {"a", "https://y.com/v2.1/track"},
 	} {
 		got, err := parseConnectionString(s)
 		require.NoError(t, err, s)
@@ -26,8 +30,11 @@ func TestConnectionString(t *testing.T) {
 		"":                            "set that environment variable",
 		"s3cret":                      "has a part without '='",
 		"IngestionEndpoint=https://x": "has no InstrumentationKey",
-		"InstrumentationKey=s3cret;IngestionEndpoint=x": `IngestionEndpoint: "x": must be a URL`,
-		"InstrumentationKey=;":                          "has no InstrumentationKey",
+		"InstrumentationKey=s3cret;IngestionEndpoint=x":              `IngestionEndpoint: "x": must be a URL`,
+		"InstrumentationKey=a;IngestionEndpoint=https://u:s3cret@x/": "must be without user and password",
+		"InstrumentationKey=a;IngestionEndpoint=https://:443/":       "must be a URL",
+		"InstrumentationKey=a;EndpointSuffix=x y":                    "must be a URL",
+		"InstrumentationKey=;":                                       "has no InstrumentationKey",
 	} {
 		_, err := parseConnectionString(s)
 		require.ErrorContains(t, err, want)
