@@ -44,7 +44,8 @@ type resource struct {
 	url                string // that takes them
 }
 
-// defaultIngestion is the endpoint of resources that name none.
+// defaultIngestion is the endpoint of resources that name neither one nor a suffix,
+// which is how those of other clouds than the public one may be named.
 // https://learn.microsoft.com/azure/azure-monitor/app/connection-strings#schema
 const defaultIngestion = "https://dc.services.visualstudio.com/"
 
@@ -59,7 +60,7 @@ func parseConnectionString(s string) (resource, error) {
 	if strings.TrimSpace(s) == "" {
 		return resource{}, errors.New("is empty; if the configuration says ${env:NAME} there, set that environment variable")
 	}
-	endpoint, key := defaultIngestion, ""
+	var endpoint, suffix, location, key string
 	for pair := range strings.SplitSeq(s, ";") {
 		if strings.TrimSpace(pair) == "" {
 			continue
@@ -73,6 +74,10 @@ func parseConnectionString(s string) (resource, error) {
 			key = strings.TrimSpace(value)
 		case "ingestionendpoint":
 			endpoint = strings.TrimSpace(value)
+		case "endpointsuffix":
+			suffix = strings.TrimSpace(value)
+		case "location":
+			location = strings.TrimSpace(value)
 		}
 	}
 	if key == "" {
@@ -81,8 +86,20 @@ func parseConnectionString(s string) (resource, error) {
 	if !instrumentationKey.MatchString(key) {
 		return resource{}, errors.New("InstrumentationKey: must be a UUID, as in the connection string that Azure's portal shows")
 	}
+	switch {
+	case endpoint != "":
+	case suffix != "" && location != "":
+		endpoint = "https://" + location + ".dc." + suffix
+	case suffix != "":
+		endpoint = "https://dc." + suffix
+	default:
+		endpoint = defaultIngestion
+	}
+	if strings.Contains(endpoint, "@") {
+		return resource{}, errors.New("IngestionEndpoint: must be without user and password")
+	}
 	u, err := url.Parse(endpoint)
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+	if err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return resource{}, fmt.Errorf("IngestionEndpoint: %q: must be a URL", endpoint)
 	}
 	return resource{instrumentationKey: key, url: u.JoinPath("v2.1/track").String()}, nil

@@ -17,6 +17,10 @@ func TestConnectionString(t *testing.T) {
 			key, "https://westeurope-1.in.applicationinsights.azure.com/v2.1/track",
 		},
 		" instrumentationkey = " + key + " ; ingestionendpoint = http://127.0.0.1:8080/proxy ": {key, "http://127.0.0.1:8080/proxy/v2.1/track"},
+		// Other clouds: without this their data went to the public one.
+		"InstrumentationKey=" + key + ";EndpointSuffix=applicationinsights.us":                {key, "https://dc.applicationinsights.us/v2.1/track"},
+		"InstrumentationKey=" + key + ";EndpointSuffix=ai.example.com;Location=westus2":       {key, "https://westus2.dc.ai.example.com/v2.1/track"},
+		"InstrumentationKey=" + key + ";EndpointSuffix=x.com;IngestionEndpoint=https://y.com": {key, "https://y.com/v2.1/track"},
 	} {
 		got, err := parseConnectionString(s)
 		require.NoError(t, err, s)
@@ -26,10 +30,13 @@ func TestConnectionString(t *testing.T) {
 		"":                            "set that environment variable",
 		"s3cret":                      "has a part without '='",
 		"IngestionEndpoint=https://x": "has no InstrumentationKey",
-		"InstrumentationKey=" + key + ";IngestionEndpoint=x": `IngestionEndpoint: "x": must be a URL`,
-		"InstrumentationKey=s3cret":                          "InstrumentationKey: must be a UUID",
-		"InstrumentationKey=" + key + "0":                    "InstrumentationKey: must be a UUID",
-		"InstrumentationKey=;":                               "has no InstrumentationKey",
+		"InstrumentationKey=" + key + ";IngestionEndpoint=x":                   `IngestionEndpoint: "x": must be a URL`,
+		"InstrumentationKey=s3cret":                                            "InstrumentationKey: must be a UUID",
+		"InstrumentationKey=" + key + "0":                                      "InstrumentationKey: must be a UUID",
+		"InstrumentationKey=;":                                                 "has no InstrumentationKey",
+		"InstrumentationKey=" + key + ";IngestionEndpoint=https://u:s3cret@x/": "must be without user and password",
+		"InstrumentationKey=" + key + ";IngestionEndpoint=https://:443/":       "must be a URL",
+		"InstrumentationKey=" + key + ";EndpointSuffix=x y":                    "must be a URL",
 	} {
 		_, err := parseConnectionString(s)
 		require.ErrorContains(t, err, want)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"strings"
 	"time"
 
@@ -52,25 +53,71 @@ type metricPoint struct {
 
 var errCumulative = errors.New("is a cumulative sum, and Application Insights adds up what it gets: put the processor cumulative_to_delta before this exporter")
 
-// eachPoint calls f with every point, in an order that is always the same. An error
-// names a metric that can't be sent.
-func eachPoint(metrics pmetric.Metrics, f func(pcommon.Resource, pmetric.Metric, pmetric.NumberDataPoint) error) error {
+// refusals are the points that can't be sent, whatever the service says.
+type refusals struct {
+	points int
+	first  error // the first one's reason, with its metric's name
+}
+
+func (r *refusals) add(m pmetric.Metric, points int, reason error) {
+	r.points += points
+	if r.first == nil {
+		r.first = fmt.Errorf("metric %q: %w", m.Name(), reason)
+	}
+}
+
+// eachPoint calls f with every point that can be sent, in an order that is always
+// the same, and returns the others.
+func eachPoint(metrics pmetric.Metrics, f func(pcommon.Resource, pmetric.Metric, pmetric.NumberDataPoint) error) (refused refusals, err error) {
 	for _, rm := range metrics.ResourceMetrics().All() {
 		for _, sm := range rm.ScopeMetrics().All() {
 			for _, m := range sm.Metrics().All() {
 				points, err := pointsOf(m)
 				if err != nil {
-					return fmt.Errorf("metric %q: %w", m.Name(), err)
+					refused.add(m, pointCount(m), err)
+					continue
 				}
 				for _, p := range points.All() {
-					if err := f(rm.Resource(), m, p); err != nil {
-						return err
+					switch {
+					case !hasValue(p):
+					case !isFinite(p):
+						refused.add(m, 1, fmt.Errorf("its value is %v, which can't be sent", p.DoubleValue()))
+					default:
+						if err := f(rm.Resource(), m, p); err != nil {
+							return refused, err
+						}
 					}
 				}
 			}
 		}
 	}
-	return nil
+	return refused, nil
+}
+
+// hasValue tells points from those that only say that a series has ended.
+func hasValue(p pmetric.NumberDataPoint) bool {
+	return !p.Flags().NoRecordedValue() && p.ValueType() != pmetric.NumberDataPointValueTypeEmpty
+}
+
+// isFinite says whether JSON has the point's value.
+func isFinite(p pmetric.NumberDataPoint) bool {
+	return p.ValueType() != pmetric.NumberDataPointValueTypeDouble || !math.IsNaN(p.DoubleValue()) && !math.IsInf(p.DoubleValue(), 0)
+}
+
+// pointCount counts the points of one metric, of any type.
+func pointCount(m pmetric.Metric) int {
+	switch m.Type() {
+	case pmetric.MetricTypeSum:
+		return m.Sum().DataPoints().Len()
+	case pmetric.MetricTypeHistogram:
+		return m.Histogram().DataPoints().Len()
+	case pmetric.MetricTypeExponentialHistogram:
+		return m.ExponentialHistogram().DataPoints().Len()
+	case pmetric.MetricTypeSummary:
+		return m.Summary().DataPoints().Len()
+	default:
+		return 0
+	}
 }
 
 func pointsOf(m pmetric.Metric) (pmetric.NumberDataPointSlice, error) {
@@ -87,12 +134,13 @@ func pointsOf(m pmetric.Metric) (pmetric.NumberDataPointSlice, error) {
 	}
 }
 
-// encode writes a line of JSON for every point and returns how many there are.
-func encode(metrics pmetric.Metrics, instrumentationKey string) ([]byte, int, error) {
+// encode writes a line of JSON for every point that can be sent, and returns how
+// many there are, and the others.
+func encode(metrics pmetric.Metrics, instrumentationKey string) ([]byte, int, refusals, error) {
 	var body bytes.Buffer
 	n := 0
 	encoder := json.NewEncoder(&body)
-	err := eachPoint(metrics, func(resource pcommon.Resource, m pmetric.Metric, p pmetric.NumberDataPoint) error {
+	refused, err := eachPoint(metrics, func(resource pcommon.Resource, m pmetric.Metric, p pmetric.NumberDataPoint) error {
 		n++
 		value := p.DoubleValue()
 		if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
@@ -111,7 +159,7 @@ func encode(metrics pmetric.Metrics, instrumentationKey string) ([]byte, int, er
 			}},
 		})
 	})
-	return body.Bytes(), n, err
+	return body.Bytes(), n, refused, err
 }
 
 // dimensions are attributes as the service takes them.

@@ -42,7 +42,21 @@ func newExporter(cfg *Config, set exporter.Settings) (*insightsExporter, error) 
 
 func (e *insightsExporter) start(ctx context.Context, host component.Host) (err error) {
 	e.client, err = e.cfg.ClientConfig.ToClient(ctx, host.GetExtensions(), e.set)
-	return err
+	if err != nil {
+		return err
+	}
+	e.client.CheckRedirect = checkRedirect
+	return nil
+}
+
+// checkRedirect follows those redirects that send the data again (307, 308). At the
+// others a client asks for a page instead, and would take that for the service's
+// "thank you".
+func checkRedirect(request *http.Request, via []*http.Request) error {
+	if request.Method != http.MethodPost || len(via) >= 10 {
+		return http.ErrUseLastResponse
+	}
+	return nil
 }
 
 func (e *insightsExporter) shutdown(context.Context) error {
@@ -52,16 +66,27 @@ func (e *insightsExporter) shutdown(context.Context) error {
 	return nil
 }
 
-// push sends the metrics in one request. A permanent error is for what can never be
-// sent; any other one is tried again.
+// push sends the metrics in one request, but for points that can't be sent. A
+// permanent error is for what is given up; any other one is tried again.
 func (e *insightsExporter) push(ctx context.Context, metrics pmetric.Metrics) error {
-	body, n, err := encode(metrics, e.resource.instrumentationKey)
+	body, n, refused, err := encode(metrics, e.resource.instrumentationKey)
 	if err != nil {
 		return consumererror.NewPermanent(err)
 	}
-	if n == 0 {
-		return nil
+	if n > 0 {
+		err = e.send(ctx, metrics, body)
 	}
+	if refused.points == 0 {
+		return err
+	}
+	why := fmt.Errorf("%d of %d points can't be sent; the first: %w", refused.points, refused.points+n, refused.first)
+	if err == nil {
+		return consumererror.NewPermanent(why)
+	}
+	return errors.Join(err, why)
+}
+
+func (e *insightsExporter) send(ctx context.Context, metrics pmetric.Metrics, body []byte) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.resource.url, bytes.NewReader(body))
 	if err != nil {
 		return consumererror.NewPermanent(err)
@@ -98,7 +123,7 @@ func (e *insightsExporter) judge(metrics pmetric.Metrics, response *http.Respons
 	case http.StatusOK:
 		return nil
 	case http.StatusPartialContent:
-		return judgeItems(metrics, answer)
+		return throttled(judgeItems(metrics, answer), response)
 	}
 	err := fmt.Errorf("%s: %s: %s", e.resource.url, response.Status, excerpt(answer))
 	if !retryable(response.StatusCode) {
@@ -107,10 +132,16 @@ func (e *insightsExporter) judge(metrics pmetric.Metrics, response *http.Respons
 		}
 		return consumererror.NewPermanent(err)
 	}
-	if after := retryAfter(response.Header.Get("Retry-After"), time.Now()); after > 0 {
-		return exporterhelper.NewThrottleRetry(err, after)
+	return throttled(err, response)
+}
+
+// throttled has what is tried again wait for as long as the service asks for.
+func throttled(err error, response *http.Response) error {
+	after := retryAfter(response.Header.Get("Retry-After"), time.Now())
+	if err == nil || consumererror.IsPermanent(err) || after <= 0 {
+		return err
 	}
-	return err
+	return exporterhelper.NewThrottleRetry(err, after)
 }
 
 // judgeItems keeps those items to send again that the service was too busy for.
@@ -121,9 +152,10 @@ func judgeItems(metrics pmetric.Metrics, answer []byte) error {
 	}
 	again := map[int]bool{}
 	var refused []itemError
+	busy := 0 // the last status of those to send again
 	for _, item := range t.Errors {
 		if retryable(item.Status) {
-			again[item.Index] = true
+			again[item.Index], busy = true, item.Status
 		} else {
 			refused = append(refused, item)
 		}
@@ -138,15 +170,18 @@ func judgeItems(metrics pmetric.Metrics, answer []byte) error {
 		}
 		return nil
 	}
-	return consumererror.NewMetrics(errors.Join(err, fmt.Errorf("the service took %d of %d points; %d are sent again: %d", t.Accepted, t.Received, len(again), t.Errors[0].Status)), only(metrics, again))
+	return consumererror.NewMetrics(errors.Join(err, fmt.Errorf("the service took %d of %d points; %d are sent again: %d", t.Accepted, t.Received, len(again), busy)), only(metrics, again))
 }
 
-// only returns the points with the given numbers, in the order of eachPoint.
+// only returns those of the points sent that have the given numbers, in the order of eachPoint.
 func only(metrics pmetric.Metrics, numbers map[int]bool) pmetric.Metrics {
 	kept := pmetric.NewMetrics()
 	metrics.CopyTo(kept)
 	i := -1
-	drop := func(pmetric.NumberDataPoint) bool {
+	drop := func(p pmetric.NumberDataPoint) bool {
+		if !hasValue(p) || !isFinite(p) {
+			return true // not among those that were sent
+		}
 		i++
 		return !numbers[i]
 	}
@@ -155,7 +190,7 @@ func only(metrics pmetric.Metrics, numbers map[int]bool) pmetric.Metrics {
 			sm.Metrics().RemoveIf(func(m pmetric.Metric) bool {
 				points, err := pointsOf(m)
 				if err != nil {
-					return true // can't be: it has been sent
+					return true // not among those that were sent
 				}
 				points.RemoveIf(drop)
 				return points.Len() == 0
@@ -168,8 +203,12 @@ func only(metrics pmetric.Metrics, numbers map[int]bool) pmetric.Metrics {
 }
 
 // retryable are the statuses at which Application Insights' own SDKs try again; 439
-// is its "too many requests over extended time".
+// is its "too many requests over extended time". A redirect that can't be followed
+// is a proxy's word, not the service's.
 func retryable(status int) bool {
+	if status >= 300 && status < 400 {
+		return true
+	}
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, // a token or a role that is not there yet
 		http.StatusRequestTimeout, http.StatusTooManyRequests, 439,
@@ -179,13 +218,17 @@ func retryable(status int) bool {
 	return false
 }
 
+// maxPause bounds a pause that the service asks for: a date of its is compared
+// with this machine's clock, which may be wrong, and a number may be anything.
+const maxPause = time.Hour
+
 // retryAfter reads a header of seconds or of a date; 0 if there is none.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.Atoi(header); err == nil {
-		return time.Duration(seconds) * time.Second
+		return time.Duration(min(seconds, int(maxPause/time.Second))) * time.Second
 	}
 	if at, err := http.ParseTime(header); err == nil {
-		return at.Sub(now)
+		return min(at.Sub(now), maxPause)
 	}
 	return 0
 }

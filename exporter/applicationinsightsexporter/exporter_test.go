@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -147,12 +148,80 @@ func TestWhatCannotBeSent(t *testing.T) {
 	require.ErrorContains(t, err, `metric "k8s.pod.network.io": is a cumulative sum`)
 	require.ErrorContains(t, err, "cumulative_to_delta")
 
+	require.ErrorContains(t, err, "2 of 4 points")
+	require.Len(t, s.got, 2, "what can be sent is")
+
+	s.got = nil
 	histogram := deltas()
-	histogram.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).SetEmptyHistogram()
+	histogram.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).SetEmptyHistogram().DataPoints().AppendEmpty()
 	err = e.push(t.Context(), histogram)
 	require.True(t, consumererror.IsPermanent(err))
 	require.ErrorContains(t, err, "is a Histogram")
-	require.Empty(t, s.got)
+	require.Len(t, s.got, 2)
+}
+
+// odd are deltas with points that can't be sent, or say nothing, before the last:
+// what is sent are the values 0 and 3.
+func odd(value float64) pmetric.Metrics {
+	metrics := deltas()
+	first := metrics.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints()
+	first.At(1).SetDoubleValue(value)
+	second := metrics.ResourceMetrics().At(1).ScopeMetrics().At(0).Metrics().At(0).Sum().DataPoints()
+	second.At(0).SetFlags(pmetric.DefaultDataPointFlags.WithNoRecordedValue(true))
+	second.AppendEmpty() // no value
+	return metrics
+}
+
+// TestOddValues: one value that JSON hasn't doesn't take the others along, and a
+// point without a value doesn't become a zero.
+func TestOddValues(t *testing.T) {
+	for _, value := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		s := newService(t)
+		e := start(t, s)
+		err := e.push(t.Context(), odd(value))
+		require.True(t, consumererror.IsPermanent(err))
+		require.ErrorContains(t, err, `1 of 3 points can't be sent; the first: metric "k8s.pod.network.io": its value is`)
+		require.Len(t, s.got, 2)
+		require.EqualValues(t, 0, s.got[0].Data.BaseData.Metrics[0].Value)
+		require.EqualValues(t, 3, s.got[1].Data.BaseData.Metrics[0].Value)
+
+		// The service's numbers are of the points that were sent.
+		s.status, s.headers = http.StatusPartialContent, map[string]string{"Retry-After": "9"}
+		s.answer = `{"itemsReceived":2,"itemsAccepted":1,"errors":[{"index":1,"statusCode":429,"message":"x"}]}`
+		err = e.push(t.Context(), odd(value))
+		require.False(t, consumererror.IsPermanent(err))
+		require.ErrorContains(t, err, "1 of 3 points can't be sent")
+		require.ErrorContains(t, err, "Throttle (9s)", "for a part, too")
+		var again consumererror.Metrics
+		require.ErrorAs(t, err, &again)
+		s.got, s.status = nil, http.StatusOK
+		require.NoError(t, e.push(t.Context(), again.Data()))
+		require.Len(t, s.got, 1)
+		require.EqualValues(t, 3, s.got[0].Data.BaseData.Metrics[0].Value)
+	}
+}
+
+// TestRedirects: one that keeps the method is followed; one to a page, as a proxy's
+// login is, takes nothing.
+func TestRedirects(t *testing.T) {
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		s := newService(t)
+		page := http.NewServeMux()
+		page.HandleFunc("GET /", func(http.ResponseWriter, *http.Request) {})
+		page.HandleFunc("POST /v2.1/track", s.Config.Handler.ServeHTTP)
+		elsewhere := httptest.NewServer(page)
+		t.Cleanup(elsewhere.Close)
+		proxy := newService(t)
+		proxy.status, proxy.headers = status, map[string]string{"Location": elsewhere.URL + "/v2.1/track"}
+		err := start(t, proxy).push(t.Context(), deltas())
+		if status >= 307 {
+			require.NoError(t, err)
+			require.Len(t, s.got, 4)
+			continue
+		}
+		require.ErrorContains(t, err, fmt.Sprint(status))
+		require.False(t, consumererror.IsPermanent(err))
+	}
 }
 
 func TestRefusals(t *testing.T) {
@@ -221,5 +290,10 @@ func TestRetryAfter(t *testing.T) {
 	require.Equal(t, 90*time.Second, retryAfter("90", now))
 	require.Equal(t, time.Minute, retryAfter("Mon, 30 Nov 2026 12:01:00 GMT", now))
 	require.Zero(t, retryAfter("", now))
+	// A wrong clock, or an absurd number, is no pause of years.
+	require.Equal(t, time.Hour, retryAfter("Tue, 30 Nov 2027 12:01:00 GMT", now))
+	require.Equal(t, time.Hour, retryAfter("86400", now))
+	require.Equal(t, time.Hour, retryAfter("9223372036854775807", now))
+	require.LessOrEqual(t, retryAfter("-9", now), time.Duration(0))
 	require.Zero(t, retryAfter("soon", now))
 }

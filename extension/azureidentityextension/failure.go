@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
@@ -38,12 +39,16 @@ type answer struct {
 	Message     string `json:"message"` // App Service
 }
 
+// localPort is a connection's own, in Go's words "read udp 10.0.0.7:41234->10.0.0.10:53:
+// i/o timeout": it differs every time.
+var localPort = regexp.MustCompile(`:\d+->`)
+
 // explain puts what azidentity says into one line that stays the same while the
 // cause does, with what to do about it where that is known.
 func explain(err error) string {
 	var failed *azidentity.AuthenticationFailedError
 	if !errors.As(err, &failed) || failed.RawResponse == nil {
-		return oneLine(err.Error())
+		return oneLine(localPort.ReplaceAllString(err.Error(), "->"))
 	}
 	body, readErr := runtime.Payload(failed.RawResponse) // kept, though it has been read
 	if readErr != nil {

@@ -4,6 +4,8 @@
 package azureidentityextension
 
 import (
+	"net"
+	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -36,6 +38,20 @@ func TestExplainResponse(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			require.Equal(t, test.want, explainResponse(test.status, []byte(test.body)))
 		})
+	}
+}
+
+// TestExplainNoAnswer: the same failure is the same text, so that it is logged once.
+func TestExplainNoAnswer(t *testing.T) {
+	udp := func(ip string, port int) *net.UDPAddr { return &net.UDPAddr{IP: net.ParseIP(ip), Port: port} }
+	for want, ips := range map[string][2]string{
+		"read udp 10.0.0.7->10.0.0.10:53: i/o timeout":  {"10.0.0.7", "10.0.0.10"},
+		"read udp [fd00::7]->[fd00::a]:53: i/o timeout": {"fd00::7", "fd00::a"},
+	} {
+		for _, port := range []int{41234, 53011} {
+			err := &net.OpError{Op: "read", Net: "udp", Source: udp(ips[0], port), Addr: udp(ips[1], 53), Err: os.ErrDeadlineExceeded}
+			require.Equal(t, want, explain(err))
+		}
 	}
 }
 

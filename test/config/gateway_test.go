@@ -34,8 +34,12 @@ func TestGateway(t *testing.T) {
 	require.NoError(t, os.WriteFile(cluster, []byte("pods: [{name: far-0, namespace: bank, addresses: [10.216.0.10]}, {name: web-0, namespace: shop, addresses: [10.214.0.10]}]"), 0o644))
 	n.start(t, map[string]string{"OTLP_ENDPOINT": "http://127.0.0.1:8080", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}, ready+"gateway.yaml",
 		"{extensions: {podidentity: {sources: {k8s: {auth_type: none}, statefile/cluster: {path: "+cluster+", format: list}}}}}")
-	n.start(t, map[string]string{"GATEWAY_ENDPOINT": "127.0.0.1:4317", "GATEWAY_INSECURE": "true", "STATE_DIRECTORY": t.TempDir()},
-		ready+"default.yaml", ready+"node-to-gateway.yaml", n.overlay())
+	// Both are in one network namespace: the node's health check needs a port of its own.
+	n.start(t, map[string]string{"GATEWAY_ENDPOINT": "127.0.0.1:4317", "GATEWAY_INSECURE": "true", "STATE_DIRECTORY": t.TempDir(), "K8S_NODE_NAME": "node-1", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"},
+		ready+"kubernetes-node.yaml", ready+"node-to-gateway.yaml", n.overlay(),
+		`{extensions: {health_check: {endpoint: "127.0.0.1:13134"}, podidentity: {sources: {k8s: {auth_type: none}}}}}`)
+	_, err := n.get("http://127.0.0.1:13134/")
+	require.NoError(t, err, "the kubelet's probe")
 	b.awaitPods(t, n)
 
 	// A flow's log record, as an application or an eBPF agent of the node sends it.
