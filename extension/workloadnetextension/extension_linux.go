@@ -155,12 +155,13 @@ func (e *workloadnetExtension) usePrefixes(run context.Context) error {
 
 // serve answers those who have connected since Start, and who will.
 func (e *workloadnetExtension) serve() {
-	e.server = newServer(e.service, e.logger)
+	server := newServer(e.service, e.logger) // Shutdown may be done with e.server before Serve begins
+	e.server = server
 	pb.RegisterWorkloadNetworkingServer(e.server, e.service)
 	listener := e.listener
 	e.listener = nil
 	e.goroutines.Go(func() {
-		if err := e.server.Serve(listener); err != nil && !errors.Is(err, net.ErrClosed) {
+		if err := server.Serve(listener); err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, grpc.ErrServerStopped) {
 			e.service.report(componentstatus.NewFatalErrorEvent(fmt.Errorf("endpoint: %q: %w", e.cfg.Endpoint, err)))
 		}
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -28,6 +29,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/metadata"
 	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/metadatatest"
 	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/nettest"
 	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/veth"
@@ -304,6 +306,24 @@ func TestStatus(t *testing.T) {
 	assert.Equal(t, []string{"10.88.0.0/24", "fd00:88::/64"}, answer.Prefixes)
 	assert.Equal(t, uint32(1), answer.Attachments)
 	assert.Equal(t, uint32(252), answer.Free)
+}
+
+// TestShutdownBeforeServe: as when the next component fails to start. On one
+// processor the goroutine that serves has not begun by then.
+func TestShutdownBeforeServe(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	socket := filepath.Join(t.TempDir(), "wn.sock")
+	for range 10 {
+		telemetry, err := metadata.NewTelemetryBuilder(componenttest.NewNopTelemetrySettings())
+		require.NoError(t, err)
+		e := &workloadnetExtension{cfg: &Config{Endpoint: unixScheme + socket}, logger: zap.NewNop(), telemetry: telemetry}
+		e.service = newService(e.logger, nil, telemetry, func(event *componentstatus.Event) { t.Error(event.Err()) })
+		e.listener, err = listen(socket)
+		require.NoError(t, err)
+		e.serve()
+		require.NoError(t, e.Shutdown(t.Context()))
+		require.NoFileExists(t, socket)
+	}
 }
 
 func TestStartFails(t *testing.T) {
