@@ -22,6 +22,9 @@ const (
 	leastRivalry = 5 * time.Second
 	// maxRivalries is how many of them a message names.
 	maxRivalries = 10
+	// maxClaims is how many pods it names for each: a source that gives the node's
+	// address to every pod on the host's network makes as many claims.
+	maxClaims = 10
 )
 
 // rivals remembers which addresses several pods claim, to say it once.
@@ -55,7 +58,7 @@ func (r *rivals) look(current []cache.Rivalry, names []string, now time.Time) (n
 	return news
 }
 
-// describeClaims names the pods, each with its sources.
+// describeClaims names the first pods, each with its sources.
 func describeClaims(claims []cache.Claim, names []string) string {
 	sources := map[string][]string{}
 	for _, c := range claims {
@@ -69,6 +72,10 @@ func describeClaims(claims []cache.Claim, names []string) string {
 	}
 	pods := make([]string, 0, len(sources))
 	for _, pod := range slices.Sorted(maps.Keys(sources)) {
+		if len(pods) == maxClaims {
+			pods = append(pods, "and others") // no number: it may change all the time
+			break
+		}
 		pods = append(pods, fmt.Sprintf("%s (says %s)", pod, strings.Join(sources[pod], ", ")))
 	}
 	return strings.Join(pods, ", ")

@@ -4,6 +4,7 @@
 package podidentityextension
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -39,6 +40,24 @@ func TestRivalsAreSaidOnceForEachChange(t *testing.T) {
 	require.Empty(t, r.known)
 	require.Empty(t, r.look(two, names, pass(time.Second)))
 	require.Equal(t, want, r.look(two, names, pass(leastRivalry)), "again")
+}
+
+// TestManyClaimsAreOneShortMessage: what changes beyond the pods named is no news.
+func TestManyClaimsAreOneShortMessage(t *testing.T) {
+	r := []cache.Rivalry{{Address: netip.MustParseAddr("10.9.0.1")}}
+	for i := range 1000 {
+		r[0].Claims = append(r[0].Claims, cache.Claim{Identity: podidentity.Identity{Name: fmt.Sprintf("agent-%03d", i), Namespace: "kube-system"}})
+	}
+	now := time.Now()
+	var seen rivals
+	require.Empty(t, seen.look(r, []string{"statefile"}, now))
+	news := seen.look(r, []string{"statefile"}, now.Add(leastRivalry))
+	require.Len(t, news, 1)
+	require.Less(t, len(news[0]), 1000)
+	require.Contains(t, news[0], "kube-system/agent-009 (says statefile), and others")
+	r[0].Claims = r[0].Claims[:990]
+	require.Empty(t, seen.look(r, []string{"statefile"}, now.Add(time.Minute)))
+	require.Empty(t, seen.look(r, []string{"statefile"}, now.Add(time.Hour)))
 }
 
 func TestRivalsOfTwoSourcesAreReported(t *testing.T) {
