@@ -170,7 +170,14 @@ func judgeItems(metrics pmetric.Metrics, answer []byte) error {
 		}
 		return nil
 	}
-	return consumererror.NewMetrics(errors.Join(err, fmt.Errorf("the service took %d of %d points; %d are sent again: %d", t.Accepted, t.Received, len(again), busy)), only(metrics, again))
+	rest := only(metrics, again)
+	if n := rest.DataPointCount(); n < len(again) {
+		err = errors.Join(err, fmt.Errorf("the service names %d points to send again that were not sent", len(again)-n))
+		if n == 0 {
+			return consumererror.NewPermanent(err)
+		}
+	}
+	return consumererror.NewMetrics(errors.Join(err, fmt.Errorf("the service took %d of %d points; %d are sent again: %d", t.Accepted, t.Received, rest.DataPointCount(), busy)), rest)
 }
 
 // only returns those of the points sent that have the given numbers, in the order of eachPoint.

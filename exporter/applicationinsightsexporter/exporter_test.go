@@ -281,6 +281,10 @@ func TestPartial(t *testing.T) {
 
 	s.status, s.answer = http.StatusPartialContent, `{"itemsReceived":4,"itemsAccepted":3,"errors":[{"index":1,"statusCode":400,"message":"bad"}]}`
 	require.True(t, consumererror.IsPermanent(e.push(t.Context(), deltas())))
+	s.answer = `{"itemsReceived":4,"itemsAccepted":2,"errors":[{"index":4,"statusCode":429},{"index":-1,"statusCode":429}]}`
+	err = e.push(t.Context(), deltas())
+	require.True(t, consumererror.IsPermanent(err), "not lost without a word")
+	require.ErrorContains(t, err, "names 2 points to send again that were not sent")
 	s.answer = "<html>"
 	require.True(t, consumererror.IsPermanent(e.push(t.Context(), deltas())))
 }
