@@ -26,6 +26,8 @@ var notRun = []struct{ prefix, reason string }{
 	{"journalctl", "of the installed package's unit; test/packages runs it under a real systemd"},
 	{"setcap", "would change a file of this machine"},
 	{"ctr --namespace k8s.io images import", "needs make packages; test/packages imports the image into a real containerd"},
+	{"skopeo", "needs make packages and a registry; test/packages imports the image into a real containerd"},
+	{"install -D -m 644 -t /etc/systemd/", "would change this machine's unit; test/packages tries each drop-in"},
 	{"docker", "there is no Docker here; test/packages runs the image in a real containerd"},
 	{"kubectl auth can-i", "needs an API server; test/k8s tries these rights on a real one"},
 	{"kubectl", "needs a cluster; test/packages dry-runs the manifests on a real API server"},

@@ -14,5 +14,6 @@
 //	<!-- docs-test: list -->                  a list of pods for statefile
 //	<!-- docs-test: prometheus -->            Prometheus's own configuration
 //	<!-- docs-test: pod --> or container      part of a Kubernetes manifest
+//	<!-- docs-test: values --> or kustomization   of the chart, or of an overlay: test/packages renders them
 //	<!-- docs-test: ocb --> or ocb receivers  a builder's configuration, or entries of that list
 package docs

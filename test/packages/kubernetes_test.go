@@ -104,6 +104,10 @@ var kustomized = sync.OnceValues(func() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
+	return kustomize(dir)
+})
+
+func kustomize(dir string) ([]*unstructured.Unstructured, error) {
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
 		return nil, err
@@ -121,7 +125,38 @@ var kustomized = sync.OnceValues(func() ([]*unstructured.Unstructured, error) {
 		objects = append(objects, o)
 	}
 	return objects, nil
-})
+}
+
+// The README's overlay changes what it says it changes.
+func TestOverlay(t *testing.T) {
+	base, err := filepath.Abs(filepath.Join(repository, "distribution/kubernetes"))
+	require.NoError(t, err)
+	readme, err := os.ReadFile(filepath.Join(base, "README.md"))
+	require.NoError(t, err)
+	_, after, found := strings.Cut(string(readme), "```yaml\n")
+	require.True(t, found)
+	example, _, _ := strings.Cut(after, "```")
+	const remote = "github.com/otelcol-retina/otelcol-retina/distribution/kubernetes?ref=v0.1.0"
+	require.Contains(t, example, remote)
+	dir := t.TempDir()
+	relative, err := filepath.Rel(dir, base)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(strings.Replace(example, remote, relative, 1)), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte("mine: true\n"), 0o600))
+	objects, err := kustomize(dir)
+	require.NoError(t, err)
+	require.Equal(t, "registry.example/otelcol-retina:0.1.0", linuxPod(t, objects).Containers[0].Image)
+	changed := 0
+	for _, o := range objects {
+		if o.GetKind() != "ConfigMap" {
+			continue
+		}
+		if text, _, err := unstructured.NestedString(o.Object, "data", "config.yaml"); err == nil && text == "mine: true\n" {
+			changed++
+		}
+	}
+	require.Equal(t, 1, changed)
+}
 
 func kinds(objects []*unstructured.Unstructured) []string {
 	var all []string
