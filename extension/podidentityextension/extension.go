@@ -135,7 +135,7 @@ func (e *identityExtension) start(ctx context.Context, host component.Host) erro
 		return err
 	}
 	if len(e.sources) == 0 {
-		e.logger.Warn("No sources are configured: only what another extension publishes will be known")
+		e.logger.Info("No sources are configured: only what another extension publishes will be known")
 	}
 	if err := e.restore(ctx, host); err != nil {
 		return err

@@ -26,6 +26,7 @@ import (
 
 	pb "github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/workloadnetpb"
 	"github.com/otelcol-retina/otelcol-retina/test/cri"
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // patience bounds every wait of these tests; it is long because machines of
@@ -171,7 +172,7 @@ func need(t *testing.T) {
 			t.Skipf("needs %s (Debian: %s); test/install-packages.sh installs it", file, pkg)
 		}
 	}
-	binary(t)
+	testkit.Collector(t, "../..")
 }
 
 func (b *bed) socket() string { return filepath.Join(b.dir, "run", "workloadnet.sock") }
@@ -311,24 +312,4 @@ func in(p *cri.Pod) func(func() error) error {
 
 func (b *bed) inNode(f func() error) error {
 	return cri.InNetNS(filepath.Join(b.Dir, "ns/net"), f)
-}
-
-// eventually polls until condition returns nil, and fails with its last error.
-func eventually(t *testing.T, what string, condition func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s: %v", patience, what, err)
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatalf("test ended while waiting: %s: %v", what, err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }

@@ -13,28 +13,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pmetric"
-)
 
-func binary(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("OTELCOL_RETINA")
-	if path == "" {
-		path = "../../bin/otelcol-retina"
-	}
-	path, err := filepath.Abs(path)
-	require.NoError(t, err)
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("no collector to test, run make otelcol-retina: %v", err)
-	}
-	return path
-}
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
+)
 
 // collector is a running otelcol-retina in the node's namespaces.
 type collector struct {
@@ -81,7 +68,7 @@ func (b *bed) startCollector(t *testing.T) *collector {
 	require.NoError(t, err)
 	defer log.Close()
 	c := &collector{log: log.Name(), exited: make(chan struct{})}
-	c.cmd = b.Command(context.WithoutCancel(t.Context()), binary(t), "--config", b.config(t))
+	c.cmd = b.Command(context.WithoutCancel(t.Context()), testkit.Collector(t, "../.."), "--config", b.config(t))
 	c.cmd.Stdout, c.cmd.Stderr = log, log
 	require.NoError(t, c.cmd.Start())
 	go func() {
@@ -91,13 +78,13 @@ func (b *bed) startCollector(t *testing.T) *collector {
 	t.Cleanup(func() {
 		c.end(t, syscall.SIGKILL)
 		if t.Failed() {
-			t.Logf("the collector's log, last lines:\n%s", lastLines(c.log, 40))
+			t.Logf("the collector's log, last lines:\n%s", testkit.LastLines(c.readLog(), 40))
 		}
 	})
-	eventually(t, "the service answers", func() error {
+	testkit.Eventually(t, patience, "the service answers", func() error {
 		select {
 		case <-c.exited:
-			t.Fatalf("the collector ended at start:\n%s", lastLines(c.log, 40))
+			t.Fatalf("the collector ended at start:\n%s", testkit.LastLines(c.readLog(), 40))
 		default:
 		}
 		conn, err := net.Dial("unix", b.socket())
@@ -107,6 +94,14 @@ func (b *bed) startCollector(t *testing.T) *collector {
 		return err
 	})
 	return c
+}
+
+func (c *collector) readLog() string {
+	b, err := os.ReadFile(c.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
 }
 
 // end ends the collector, as the signal has it, and waits until it is gone.
@@ -120,15 +115,6 @@ func (c *collector) end(t *testing.T, signal syscall.Signal) {
 		_ = c.cmd.Process.Kill()
 		<-c.exited
 	}
-}
-
-func lastLines(path string, n int) string {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
 // point is what a data point's resource says of its pod.

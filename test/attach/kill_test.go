@@ -18,6 +18,7 @@ import (
 
 	pb "github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/workloadnetpb"
 	"github.com/otelcol-retina/otelcol-retina/test/cri"
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // TestKilled kills the collector with SIGKILL in the middle of 50 attaches, and
@@ -132,7 +133,7 @@ func (b *bed) agree(t *testing.T, living []*cri.Pod) {
 		}
 	}
 	// What failed half-way leaves with its network namespace, in the kernel's time.
-	eventually(t, "only what lives is attached", func() error {
+	testkit.Eventually(t, patience, "only what lives is attached", func() error {
 		list := b.list(t)
 		for _, p := range living {
 			if a := list[p.ID]; a == nil || fmt.Sprint(addresses(t, a)) != fmt.Sprint(p.Addresses) {

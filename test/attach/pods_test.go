@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/otelcol-retina/otelcol-retina/test/cri"
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // TestPods: what a pod of this containerd has, and that nothing is left of it.
@@ -66,7 +67,7 @@ func TestPods(t *testing.T) {
 
 		b.remove(t, append(pods, hostNetwork))
 		assert.Empty(t, b.list(t))
-		eventually(t, "the links are gone", func() error {
+		testkit.Eventually(t, patience, "the links are gone", func() error {
 			if left := b.links(t); len(left) > 0 {
 				return fmt.Errorf("%v", left)
 			}
@@ -113,7 +114,7 @@ func testContainers(t *testing.T, b *bed, pods []*cri.Pod) {
 	client, err := b.runtime.StartContainer(t.Context(), pods[0], "client")
 	require.NoError(t, err)
 	for _, host := range []string{pods[1].Addresses[0].String(), "[" + pods[1].Addresses[1].String() + "]"} {
-		eventually(t, "the server answers", func() error {
+		testkit.Eventually(t, patience, "the server answers", func() error {
 			page, err := b.runtime.Exec(t.Context(), client, "wget", "-q", "-O-", "http://"+host+"/page")
 			if err == nil && page != "served\n" {
 				err = fmt.Errorf("%q", page)
@@ -153,7 +154,7 @@ func TestMany(t *testing.T) {
 
 		b.remove(t, pods)
 		assert.Empty(t, b.list(t))
-		eventually(t, "the links are gone", func() error {
+		testkit.Eventually(t, patience, "the links are gone", func() error {
 			if left := b.links(t); len(left) > 0 {
 				return fmt.Errorf("%d links", len(left))
 			}
@@ -176,7 +177,7 @@ func TestNamed(t *testing.T) {
 			byNetNS[p.NetNS] = p
 		}
 		points := b.points()
-		eventually(t, "every pod has data points", func() error {
+		testkit.Eventually(t, patience, "every pod has data points", func() error {
 			points.read(t)
 			seen := map[uint64]int{}
 			for _, p := range points.all {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // ingestion speaks the protocol of Application Insights' ingestion endpoint: a
@@ -135,7 +137,7 @@ func TestAzureMonitor(t *testing.T) {
 		}
 		return sum
 	}
-	eventually(t, "the first points", func() error {
+	testkit.Eventually(t, patience, "the first points", func() error {
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		if len(i.items) == 0 {
@@ -146,7 +148,7 @@ func TestAzureMonitor(t *testing.T) {
 	n.fetch(t)
 	n.fetch(t)
 	// 2 × 2 fetches; a frame of TCP holds 1448 bytes of them.
-	eventually(t, "deltas that add up to what was fetched", func() error {
+	testkit.Eventually(t, patience, "deltas that add up to what was fetched", func() error {
 		if sum := total(); sum < 4*chunk {
 			return fmt.Errorf("%d of %d bytes", sum, 4*chunk)
 		}
@@ -156,7 +158,7 @@ func TestAzureMonitor(t *testing.T) {
 
 	everyPoint := func(before []point) {
 		t.Helper()
-		eventually(t, "every point", func() error {
+		testkit.Eventually(t, patience, "every point", func() error {
 			i.mu.Lock()
 			defer i.mu.Unlock()
 			for _, p := range before {
@@ -177,7 +179,7 @@ func TestAzureMonitor(t *testing.T) {
 	}
 	requests := setStatus(http.StatusServiceUnavailable)
 	count := len(witnessed(t, path))
-	eventually(t, "points that the endpoint refuses", func() error {
+	testkit.Eventually(t, patience, "points that the endpoint refuses", func() error {
 		n.fetch(t)
 		if now, asked := len(witnessed(t, path)), setStatus(http.StatusServiceUnavailable); now < count+60 || asked < requests+3 {
 			return fmt.Errorf("%d points more, %d requests", now-count, asked-requests)

@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -184,25 +183,4 @@ func (n *node) get(url string) (string, error) {
 		err = fmt.Errorf("%s: %s: %s", url, response.Status, body)
 	}
 	return string(body), err
-}
-
-// eventually calls f until it returns nil.
-func eventually(t *testing.T, what string, f func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v: %v", what, patience, err)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
-func lastLines(s string, n int) string {
-	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

@@ -15,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // collector is a running otelcol-retina in a node.
@@ -23,20 +26,6 @@ type collector struct {
 	cmd    *exec.Cmd
 	log    string
 	exited chan struct{}
-}
-
-func binary(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("OTELCOL_RETINA")
-	if path == "" {
-		path = "../../bin/otelcol-retina"
-	}
-	path, err := filepath.Abs(path)
-	require.NoError(t, err)
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("no collector to test, run make otelcol-retina: %v", err)
-	}
-	return path
 }
 
 const ready = "../../distribution/config/"
@@ -53,14 +42,14 @@ func (n *node) overlay() string {
 func (n *node) start(t *testing.T, env map[string]string, configs ...string) *collector {
 	t.Helper()
 	c := n.launch(t, env, configs...)
-	eventually(t, "the collector is up", func() error {
+	testkit.Eventually(t, patience, "the collector is up", func() error {
 		select {
 		case <-c.exited:
 			t.Fatalf("the collector ended at start:\n%s", c.readLog())
 		default:
 		}
 		if !strings.Contains(c.readLog(), "Everything is ready") {
-			return fmt.Errorf("not ready:\n%s", lastLines(c.readLog(), 5))
+			return fmt.Errorf("not ready:\n%s", testkit.LastLines(c.readLog(), 5))
 		}
 		return nil
 	})
@@ -70,7 +59,7 @@ func (n *node) start(t *testing.T, env map[string]string, configs ...string) *co
 // launch starts the collector and doesn't wait.
 func (n *node) launch(t *testing.T, env map[string]string, configs ...string) *collector {
 	t.Helper()
-	args := []string{"--net=/run/netns/" + n.name, "--", binary(t)}
+	args := []string{"--net=/run/netns/" + n.name, "--", testkit.Collector(t, "../..")}
 	for _, config := range append(configs, "{service: {telemetry: {metrics: {level: none}}}}") {
 		if strings.HasPrefix(config, "{") {
 			config = "yaml:" + config
@@ -94,8 +83,9 @@ func (n *node) launch(t *testing.T, env map[string]string, configs ...string) *c
 	}()
 	t.Cleanup(func() {
 		c.stop(t)
+		assert.NotContains(t, c.readLog(), "deprecated", "a ready configuration must not ask for what is going away")
 		if t.Failed() {
-			t.Logf("the collector's log, last lines:\n%s", lastLines(c.readLog(), 40))
+			t.Logf("the collector's log, last lines:\n%s", testkit.LastLines(c.readLog(), 40))
 		}
 	})
 	return c
@@ -131,7 +121,7 @@ func (c *collector) readLog() string {
 func (c *collector) firstLine(t *testing.T, level string) string {
 	t.Helper()
 	var found string
-	eventually(t, "a line of level "+level, func() error {
+	testkit.Eventually(t, patience, "a line of level "+level, func() error {
 		for line := range strings.Lines(c.readLog()) {
 			if strings.Contains(line, "\t"+level+"\t") {
 				found = line

@@ -18,6 +18,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // TestGateway: a node that names its own pods sends to a gateway, which knows the
@@ -51,7 +53,7 @@ func TestGateway(t *testing.T) {
 	body, err := plogotlp.NewExportRequestFromLogs(logs).MarshalProto()
 	require.NoError(t, err)
 	n.post(t, "http://127.0.0.1:4318/v1/logs", body)
-	eventually(t, "the flow", func() error {
+	testkit.Eventually(t, patience, "the flow", func() error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if len(b.logs) == 0 {

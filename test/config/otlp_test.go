@@ -25,6 +25,8 @@ import (
 	"google.golang.org/grpc/codes"
 	_ "google.golang.org/grpc/encoding/gzip" // what the exporter sends
 	"google.golang.org/grpc/status"
+
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // point is one data point, comparable.
@@ -144,7 +146,7 @@ func (b *backend) awaitPods(t *testing.T, n *node) {
 	t.Helper()
 	n.fetch(t)
 	sent := n.sent(t, pods[0])
-	eventually(t, "the pods' counters", func() error {
+	testkit.Eventually(t, patience, "the pods' counters", func() error {
 		return b.all(func(got map[point]bool) error {
 			for p := range got {
 				if p.metric == "k8s.pod.network.io" && p.pod == "web-0" && p.namespace == namespace && p.direction == "transmit" && float64(p.value) >= sent {
@@ -192,7 +194,7 @@ func outlastsOutage(t *testing.T, n *node, b *backend, env map[string]string, ex
 	b.setAway(true)
 	refused := b.timesRefused()
 	count := len(witnessed(t, path))
-	eventually(t, "points that the back end refuses", func() error {
+	testkit.Eventually(t, patience, "points that the back end refuses", func() error {
 		if now := len(witnessed(t, path)); now < count+60 || b.timesRefused() < refused+2 {
 			return fmt.Errorf("%d points more, refused %d times", now-count, b.timesRefused()-refused)
 		}
@@ -203,7 +205,7 @@ func outlastsOutage(t *testing.T, n *node, b *backend, env map[string]string, ex
 	n.start(t, env, configs...)
 	b.setAway(false)
 	b.awaitPods(t, n)
-	eventually(t, "every point", func() error {
+	testkit.Eventually(t, patience, "every point", func() error {
 		return b.all(func(got map[point]bool) error {
 			for i, p := range before {
 				if !got[p] {

@@ -35,10 +35,10 @@ func TestRemoteWrite(t *testing.T) {
 
 	p := n.startPrometheus(t)
 	got := p.awaitPods(t, bytesMetric)
-	require.Equal(t, "otelcol-retina", got.labels["job"])
-	require.Equal(t, "node-1", got.labels["instance"])
-	require.Equal(t, "eth0", got.labels["network_interface_name"])
-	require.NotEmpty(t, p.query(t, `sum by (k8s_pod_name, reason) (k8s_pod_network_packet_dropped_total)`))
+	require.Equal(t, "otelcol-retina", got.Labels["job"])
+	require.Equal(t, "node-1", got.Labels["instance"])
+	require.Equal(t, "eth0", got.Labels["network_interface_name"])
+	require.NotEmpty(t, p.Query(t, `sum by (k8s_pod_name, reason) (k8s_pod_network_packet_dropped_total)`))
 }
 
 const (

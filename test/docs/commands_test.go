@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // notRun are the commands that this test does not run, by how they begin, and
@@ -143,14 +145,14 @@ ip -n p%[1]d address add %[2]s/24 dev eth0; ip -n p%[1]d link set eth0 up`, i, a
   - {name: web-1, namespace: shop, addresses: [10.9.0.6], uid: 0d6a3f0e-2}
   - {name: web-2, namespace: shop, addresses: [10.9.0.6], uid: 0d6a3f0e-3}
 `)
-	n.collect(t, collector(t), "--config", filepath.Join(root, "distribution/config/default.yaml"), "--config", file(t, "trouble.yaml", `
+	n.collect(t, testkit.Collector(t, root), "--config", filepath.Join(root, "distribution/config/default.yaml"), "--config", file(t, "trouble.yaml", `
 extensions:
   podidentity:
     sources: {cri: {endpoint: "unix:///run/nowhere.sock"}, statefile: {path: `+list+`, format: list}}
     startup_timeout: 0s
     page:
 `))
-	eventually(t, "the pods are on the page", func() error {
+	testkit.Eventually(t, patience, "the pods are on the page", func() error {
 		out := n.shell(t, `curl -s localhost:8889/metrics; curl -s localhost:8888/metrics`)
 		for _, want := range []string{`k8s_pod_name="web-0"`, `outcome="ambiguous",processor="podenrich"`, `source_up{source="statefile"} 1`} {
 			if !strings.Contains(out, want) {

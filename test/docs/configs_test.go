@@ -13,6 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	k8syaml "sigs.k8s.io/yaml"
+
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // TestConfigurations checks every yaml block by what would read it.
@@ -66,7 +68,7 @@ func checkCollector(t *testing.T, b block, is, of string) {
 		}
 		args = append(args, "--config", filepath.Join(root, "distribution/config", base))
 	}
-	run(t, collector(t), append([]string{"validate"}, append(args, "--config", file(t, "config.yaml", text))...)...)
+	run(t, testkit.Collector(t, root), append([]string{"validate"}, append(args, "--config", file(t, "config.yaml", text))...)...)
 }
 
 func strict(t *testing.T, b block, into any) {
@@ -126,18 +128,6 @@ func checkBuilder(t *testing.T, b block, list string) {
 		builder = filepath.Join(root, "bin/tools/builder")
 	}
 	run(t, builder, "--skip-compilation", "--config", file(t, "builder.yaml", string(text)))
-}
-
-func collector(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("OTELCOL_RETINA")
-	if path == "" {
-		path = filepath.Join(root, "bin/otelcol-retina")
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("no collector to test, run make otelcol-retina: %v", err)
-	}
-	return path
 }
 
 func file(t *testing.T, name, text string) string {

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 const patience = 60 * time.Second
@@ -101,7 +103,7 @@ func (n *node) collect(t *testing.T, command ...string) {
 			_ = cmd.Process.Kill()
 		}
 	})
-	eventually(t, strings.Join(command, " "), func() error {
+	testkit.Eventually(t, patience, strings.Join(command, " "), func() error {
 		if len(exited) > 0 {
 			t.Fatalf("%v ended:\n%s", command, said())
 		}
@@ -112,32 +114,17 @@ func (n *node) collect(t *testing.T, command ...string) {
 	})
 }
 
-func eventually(t *testing.T, what string, condition func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s: %v", patience, what, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
-
 // checkList gives a list of pods to a collector and looks at whether it takes it.
 func checkList(t *testing.T, b block) {
 	t.Helper()
 	n := newNode(t)
-	n.collect(t, collector(t), "--config", filepath.Join(root, "distribution/config/default.yaml"), "--config", file(t, "list.yaml", `
+	n.collect(t, testkit.Collector(t, root), "--config", filepath.Join(root, "distribution/config/default.yaml"), "--config", file(t, "list.yaml", `
 extensions:
   podidentity:
     sources: {cri: {endpoint: "unix:///run/nowhere.sock"}, statefile: {path: `+file(t, "pods.yaml", b.text)+`, format: list}}
     page:
 `))
-	eventually(t, "the list is taken", func() error {
+	testkit.Eventually(t, patience, "the list is taken", func() error {
 		out := n.shell(t, `curl -s localhost:8899/api/status | jq -c '.sources[] | select(.source == "statefile") | [.up, .failure]'`)
 		if strings.TrimSpace(out) != `[true,null]` && strings.TrimSpace(out) != `[true,""]` {
 			return fmt.Errorf("%s", out)

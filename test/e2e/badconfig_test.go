@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // TestBadConfig starts the binary on configurations that are wrong in one key:
@@ -107,7 +109,7 @@ service:
 `), 0o600))
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			out, err := exec.CommandContext(ctx, binary(t), "--config", config).CombinedOutput()
+			out, err := exec.CommandContext(ctx, testkit.Collector(t, "../.."), "--config", config).CombinedOutput()
 			require.NoError(t, ctx.Err(), "it started all the same:\n%s", out)
 			require.Error(t, err)
 			for _, want := range append(test.allowed, test.key, test.value) {

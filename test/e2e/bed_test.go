@@ -124,23 +124,3 @@ func specs(n int, prefix, namespace, handler string) []cri.PodSpec {
 	}
 	return s
 }
-
-// eventually polls until condition returns nil, and fails with its last error.
-func eventually(t *testing.T, within time.Duration, what string, condition func() error) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s: %v", within, what, err)
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatalf("test ended while waiting: %s: %v", what, err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}

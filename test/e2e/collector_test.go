@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // collector is a running otelcol-retina in the node's namespaces.
@@ -27,20 +29,6 @@ type collector struct {
 	log    string
 	exited chan struct{}
 	http   *http.Client
-}
-
-func binary(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("OTELCOL_RETINA")
-	if path == "" {
-		path = "../../bin/otelcol-retina"
-	}
-	path, err := filepath.Abs(path)
-	require.NoError(t, err)
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("no collector to test, run make otelcol-retina: %v", err)
-	}
-	return path
 }
 
 // startCollector starts the collector with the configurations, later ones over
@@ -62,7 +50,7 @@ func (b *bed) startCollector(t *testing.T, configs ...string) *collector {
 	log, err := os.Create(c.log)
 	require.NoError(t, err)
 	defer log.Close()
-	c.cmd = b.Command(context.WithoutCancel(t.Context()), binary(t), args...)
+	c.cmd = b.Command(context.WithoutCancel(t.Context()), testkit.Collector(t, "../.."), args...)
 	c.cmd.Stdout, c.cmd.Stderr = log, log
 	require.NoError(t, c.cmd.Start())
 	go func() {
@@ -72,10 +60,10 @@ func (b *bed) startCollector(t *testing.T, configs ...string) *collector {
 	t.Cleanup(func() {
 		c.stop(t)
 		if t.Failed() {
-			t.Logf("the collector's log, last lines:\n%s", lastLines(c.readLog(), 40))
+			t.Logf("the collector's log, last lines:\n%s", testkit.LastLines(c.readLog(), 40))
 		}
 	})
-	eventually(t, patience, "collector is up", func() error {
+	testkit.Eventually(t, patience, "collector is up", func() error {
 		select {
 		case <-c.exited:
 			t.Fatalf("the collector ended at start:\n%s", c.readLog())
@@ -140,11 +128,6 @@ func (c *collector) readLog() string {
 		return err.Error()
 	}
 	return string(b)
-}
-
-func lastLines(s string, n int) string {
-	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
 func (c *collector) pid() int { return c.cmd.Process.Pid }

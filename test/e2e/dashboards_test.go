@@ -22,6 +22,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // TestDashboardsSchema decodes the shipped dashboards by Grafana's own schema,
@@ -70,9 +72,9 @@ func TestDashboards(t *testing.T) {
 	b := newBed(t, "2.2")
 	prometheus := b.startEverything(t)
 
-	eventually(t, patience, "drops and resets are counted", func() error {
+	testkit.Eventually(t, patience, "drops and resets are counted", func() error {
 		for _, metric := range []string{"k8s_pod_network_packet_dropped_total", `k8s_pod_network_tcp_connection_events_total{event="reset"}`} {
-			if got := prometheus.query(t, fmt.Sprintf(`sum(rate(%s[10s])) > 1`, metric)); len(got) == 0 {
+			if got := prometheus.Query(t, fmt.Sprintf(`sum(rate(%s[10s])) > 1`, metric)); len(got) == 0 {
 				return fmt.Errorf("no rate of %s", metric)
 			}
 		}
@@ -94,7 +96,7 @@ func TestDashboards(t *testing.T) {
 				require.NoError(t, json.Unmarshal(v.Query, &query))
 				require.Equal(t, query.Query, v.Definition, "variable %s", v.Name)
 				t.Run("variable "+v.Name, func(t *testing.T) {
-					eventually(t, patience, v.Definition, func() error {
+					testkit.Eventually(t, patience, v.Definition, func() error {
 						values, err := prometheus.labelValues(t, substitute(t, v.Definition, linuxPod))
 						if err == nil && !slices.Contains(values, linuxPod[v.Name]) {
 							err = fmt.Errorf("%v lack %q", values, linuxPod[v.Name])
@@ -114,7 +116,7 @@ func TestDashboards(t *testing.T) {
 						chosen := substitute(t, target.Expr, values)
 						everything := substitute(t, several.ReplaceAllString(target.Expr, `=~".*"`), values) // "All"
 						for _, expr := range slices.Compact([]string{chosen, everything}) {
-							eventually(t, patience, expr, func() error { return prometheus.returnsData(t, expr) })
+							testkit.Eventually(t, patience, expr, func() error { return prometheus.returnsData(t, expr) })
 						}
 					}
 				})
@@ -124,7 +126,7 @@ func TestDashboards(t *testing.T) {
 	for _, path := range glob(t, "../../distribution/alerts/*.yaml") {
 		for _, rule := range readRules(t, path) {
 			t.Run(rule.Alert, func(t *testing.T) {
-				eventually(t, patience, rule.Expr, func() error { return prometheus.returnsData(t, rule.Expr) })
+				testkit.Eventually(t, patience, rule.Expr, func() error { return prometheus.returnsData(t, rule.Expr) })
 			})
 		}
 	}
@@ -156,13 +158,13 @@ func substitute(t *testing.T, expr string, values map[string]string) string {
 
 // returnsData says why an expression shows nothing now.
 func (p *prometheus) returnsData(t *testing.T, expr string) error {
-	samples := p.query(t, expr)
+	samples := p.Query(t, expr)
 	if len(samples) == 0 {
 		return fmt.Errorf("no data")
 	}
 	for _, s := range samples {
-		if v := s.values[0].value; math.IsNaN(v) || math.IsInf(v, 0) {
-			return fmt.Errorf("%v of %v", v, s.labels)
+		if v := s.Values[0].Value; math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("%v of %v", v, s.Labels)
 		}
 	}
 	return nil
@@ -175,12 +177,12 @@ func (p *prometheus) labelValues(t *testing.T, call string) ([]string, error) {
 	t.Helper()
 	m := labelValuesCall.FindStringSubmatch(call)
 	require.NotNil(t, m, "not label_values(selector, label): %s", call)
-	body, err := get(t, p.http, "http://127.0.0.1:9090/api/v1/label/"+m[2]+"/values?match[]="+url.QueryEscape(m[1]))
+	body, err := p.Get(t, "/api/v1/label/"+m[2]+"/values?match[]="+url.QueryEscape(m[1]))
 	if err != nil {
 		return nil, err
 	}
 	var answer struct{ Data []string }
-	err = json.Unmarshal([]byte(body), &answer)
+	err = json.Unmarshal(body, &answer)
 	return answer.Data, err
 }
 

@@ -24,6 +24,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/otelcol-retina/otelcol-retina/test/cri"
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // startEverything brings up a node on which there is something of everything to
@@ -98,7 +99,7 @@ func (b *bed) trouble(t *testing.T, p *cri.Pod) {
 	ip(t, p.NetNSPath(), "link", "set", "eth0", "mtu", "1300")
 	http80 := net.JoinHostPort(p.Addresses[0].String(), "80")
 	client := b.httpClient()
-	eventually(t, patience, "httpd listens", func() error {
+	testkit.Eventually(t, patience, "httpd listens", func() error {
 		c, err := b.DialContext(t.Context(), "tcp", http80)
 		if err == nil {
 			_ = c.Close()
@@ -149,7 +150,7 @@ func (b *bed) strayEndpoint(t *testing.T) {
 		require.NoError(t, syscall.Stat(path, &stat))
 		return stat.Ino
 	}
-	eventually(t, patience, "unshare has its namespace", func() error {
+	testkit.Eventually(t, patience, "unshare has its namespace", func() error {
 		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", cmd.Process.Pid))
 		if err == nil && (filepath.Base(exe) != "sleep" || inode(netns) == inode(node)) {
 			err = fmt.Errorf("still %s", exe)

@@ -15,6 +15,7 @@ require (
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
+	github.com/otelcol-retina/otelcol-retina/test/testkit v0.0.0
 	go.opentelemetry.io/collector/featuregate v1.67.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	golang.org/x/net v0.60.0 // indirect
@@ -27,3 +28,5 @@ require (
 )
 
 replace github.com/otelcol-retina/otelcol-retina/test/cri => ../cri
+
+replace github.com/otelcol-retina/otelcol-retina/test/testkit => ../testkit

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // TestMemory compares the collector at 250 pods with the same build that runs
@@ -63,7 +65,7 @@ service:
   pipelines: {metrics: {receivers: [otlp], exporters: [prometheus]}}
 `)
 	empty := baseline.settledMemory(t, 10)
-	b.push(t, lastLines(string(mustRead(t, file)), 1))
+	b.push(t, testkit.LastLines(string(mustRead(t, file)), 1))
 	prometheus.awaitPods(t, len(pods))
 	alone := baseline.settledMemory(t, 30)
 	baseline.stop(t)
@@ -99,9 +101,9 @@ func (b *bed) push(t *testing.T, line string) {
 // awaitPods waits until Prometheus has the series of so many pods.
 func (p *prometheus) awaitPods(t *testing.T, n int) {
 	t.Helper()
-	eventually(t, patience, "Prometheus has all pods", func() error {
-		got := p.query(t, `count(count by (k8s_pod_uid) (k8s_pod_network_io_bytes_total{k8s_pod_name!=""}))`)
-		if len(got) == 0 || int(got[0].values[0].value) != n {
+	testkit.Eventually(t, patience, "Prometheus has all pods", func() error {
+		got := p.Query(t, `count(count by (k8s_pod_uid) (k8s_pod_network_io_bytes_total{k8s_pod_name!=""}))`)
+		if len(got) == 0 || int(got[0].Values[0].Value) != n {
 			return fmt.Errorf("%v", got)
 		}
 		return nil

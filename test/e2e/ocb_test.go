@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // TestAlone builds a Collector with one component of this project and none of
@@ -114,7 +116,7 @@ func runUntil(t *testing.T, path, config, want string, ends bool) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	if !ends {
-		eventually(t, patience, path+" says "+want, func() error {
+		testkit.Eventually(t, patience, path+" says "+want, func() error {
 			switch {
 			case strings.Contains(said(), want):
 				return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelcol-retina/otelcol-retina/test/cri"
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // TestPods is the main job: 20 pods on a bridge and on routed links, dual stack,
@@ -75,11 +76,11 @@ func TestPods(t *testing.T) {
 		})
 		t.Run("no series ever lacked a name", func(t *testing.T) {
 			for _, label := range []string{"k8s_pod_name", "k8s_namespace_name", "k8s_pod_uid"} {
-				assert.Empty(t, prometheus.query(t, fmt.Sprintf(`last_over_time({__name__=~"k8s_pod_network_.*",%s=""}[1h])`, label)))
+				assert.Empty(t, prometheus.Query(t, fmt.Sprintf(`last_over_time({__name__=~"k8s_pod_network_.*",%s=""}[1h])`, label)))
 			}
 		})
 		t.Run("the host-network pod owns nothing", func(t *testing.T) {
-			assert.Empty(t, prometheus.query(t, `last_over_time({k8s_pod_name="agent"}[1h])`))
+			assert.Empty(t, prometheus.Query(t, `last_over_time({k8s_pod_name="agent"}[1h])`))
 			for _, p := range truth.points(t) {
 				require.NotEqual(t, host.NetNS, p.netns, "%v", p)
 			}
@@ -90,7 +91,7 @@ func TestPods(t *testing.T) {
 // awaitNames waits until a scrape has every one of the pods by its UID.
 func (b *bed) awaitNames(t *testing.T, truth *sink, pods []*cri.Pod) {
 	t.Helper()
-	eventually(t, patience, "all pods have their names", func() error {
+	testkit.Eventually(t, patience, "all pods have their names", func() error {
 		scrapes := truth.scrapes(t)
 		if len(scrapes) == 0 {
 			return fmt.Errorf("no scrape yet")
@@ -182,14 +183,14 @@ var prometheusNames = map[string]string{
 func prometheusCounters(t *testing.T, prometheus *prometheus) map[seriesKey]int64 {
 	t.Helper()
 	m := map[seriesKey]int64{}
-	for _, s := range prometheus.query(t, `{__name__=~"k8s_pod_network_.*"}`) {
-		l := s.labels
+	for _, s := range prometheus.Query(t, `{__name__=~"k8s_pod_network_.*"}`) {
+		l := s.Labels
 		metric, known := prometheusNames[l["__name__"]]
 		require.True(t, known, "a metric that the test does not know: %v", l)
 		key := seriesKey{metric, l["k8s_namespace_name"], l["k8s_pod_name"], l["network_interface_name"], l["network_io_direction"]}
 		_, twice := m[key]
 		require.False(t, twice, "%v is there twice, now with %v", key, l)
-		m[key] = int64(s.values[0].value)
+		m[key] = int64(s.Values[0].Value)
 	}
 	return m
 }
@@ -208,8 +209,8 @@ func requireOneSeriesEach(t *testing.T, prometheus *prometheus, pods []*cri.Pod)
 	}
 	got := map[seriesKey]int{}
 	uids := map[string]string{}
-	for _, s := range prometheus.query(t, `{__name__=~"k8s_pod_network_.*"}`) {
-		l := s.labels
+	for _, s := range prometheus.Query(t, `{__name__=~"k8s_pod_network_.*"}`) {
+		l := s.Labels
 		got[seriesKey{prometheusNames[l["__name__"]], l["k8s_namespace_name"], l["k8s_pod_name"], l["network_interface_name"], l["network_io_direction"]}]++
 		uids[l["k8s_namespace_name"]+"/"+l["k8s_pod_name"]] = l["k8s_pod_uid"]
 	}

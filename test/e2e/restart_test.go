@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelcol-retina/otelcol-retina/test/cri"
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // pollInterval is how often the cri source lists by default.
@@ -60,7 +61,7 @@ func TestRuntimeRestart(t *testing.T) {
 			require.NoError(t, b.runtime.RemovePod(t.Context(), visitor.ID))
 		}
 		require.NoError(t, b.truth.checkAll(truth.points(t)))
-		eventually(t, patience, "the collector is as it was", func() error {
+		testkit.Eventually(t, patience, "the collector is as it was", func() error {
 			after := collector.resources(t)
 			if after.goroutines > before.goroutines || after.descriptors > before.descriptors || after.netlinkSockets > before.netlinkSockets {
 				return fmt.Errorf("before %+v, after %+v", before, after)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelcol-retina/otelcol-retina/test/cri"
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 const (
@@ -50,8 +51,8 @@ func TestAddressReuse(t *testing.T) {
 			case generation%3 == 2: // gone before its name is known
 			case generation == 0: // known to Prometheus too, to see its series end
 				b.awaitNames(t, truth, pods[:1])
-				eventually(t, patience, "Prometheus has gen-0", func() error {
-					if len(prometheus.query(t, `k8s_pod_network_io_bytes_total{k8s_pod_name="gen-0"}`)) == 0 {
+				testkit.Eventually(t, patience, "Prometheus has gen-0", func() error {
+					if len(prometheus.Query(t, `k8s_pod_network_io_bytes_total{k8s_pod_name="gen-0"}`)) == 0 {
 						return fmt.Errorf("not yet")
 					}
 					return nil
@@ -112,25 +113,25 @@ func TestAddressReuse(t *testing.T) {
 // lived, and as long after it as the page shows a series without new points.
 func requireSeriesEnd(t *testing.T, b *bed, prometheus *prometheus, last *cri.Pod, expiration time.Duration) {
 	t.Helper()
-	eventually(t, patience, "only the last pod has series", func() error {
-		for _, s := range prometheus.query(t, `k8s_pod_network_io_bytes_total`) {
-			if s.labels["k8s_pod_uid"] != last.UID {
-				return fmt.Errorf("%v", s.labels)
+	testkit.Eventually(t, patience, "only the last pod has series", func() error {
+		for _, s := range prometheus.Query(t, `k8s_pod_network_io_bytes_total`) {
+			if s.Labels["k8s_pod_uid"] != last.UID {
+				return fmt.Errorf("%v", s.Labels)
 			}
 		}
 		return nil
 	})
 	samples := 0
-	for _, s := range prometheus.query(t, `k8s_pod_network_io_bytes_total{k8s_pod_name!=""}[1h]`) {
+	for _, s := range prometheus.Query(t, `k8s_pod_network_io_bytes_total{k8s_pod_name!=""}[1h]`) {
 		for _, l := range b.truth.lives {
-			if l.pod.UID != s.labels["k8s_pod_uid"] {
+			if l.pod.UID != s.Labels["k8s_pod_uid"] {
 				continue
 			}
-			samples += len(s.values)
-			first, final := s.values[0].at, s.values[len(s.values)-1].at
-			assert.False(t, first.Before(l.pod.Asked), "%v begins before its pod", s.labels)
+			samples += len(s.Values)
+			first, final := s.Values[0].At, s.Values[len(s.Values)-1].At
+			assert.False(t, first.Before(l.pod.Asked), "%v begins before its pod", s.Labels)
 			if !l.end.IsZero() {
-				assert.LessOrEqual(t, final.Sub(l.end), expiration, "%v goes on after its pod", s.labels)
+				assert.LessOrEqual(t, final.Sub(l.end), expiration, "%v goes on after its pod", s.Labels)
 			}
 		}
 	}
@@ -163,7 +164,7 @@ func (b *bed) sendDatagrams(t *testing.T, p *cri.Pod, n int) {
 			require.NoError(t, err)
 		}
 	}
-	eventually(t, patience, "the datagrams arrived", func() error {
+	testkit.Eventually(t, patience, "the datagrams arrived", func() error {
 		if got := receivedPackets(t, p) - before; got < int64(n) {
 			return fmt.Errorf("%d of %d", got, n)
 		}

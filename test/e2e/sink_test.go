@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // point is one data point with what its resource says, as it left the pipeline.
@@ -90,7 +92,7 @@ func (s *sink) since(t *testing.T, t0 time.Time) [][]point {
 func (s *sink) awaitScrapes(t *testing.T, t0 time.Time, n int) [][]point {
 	t.Helper()
 	var scrapes [][]point
-	eventually(t, patience, fmt.Sprintf("%d scrapes in %s", n, s.path), func() error {
+	testkit.Eventually(t, patience, fmt.Sprintf("%d scrapes in %s", n, s.path), func() error {
 		if scrapes = s.since(t, t0); len(scrapes) < n {
 			return fmt.Errorf("%d so far", len(scrapes))
 		}

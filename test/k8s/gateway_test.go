@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/otelcol-retina/otelcol-retina/test/k8s/bed"
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // TestGateways: two collectors with the shipped gateway.yaml and the shipped rights
@@ -93,18 +94,11 @@ func startGateway(t *testing.T, kubeconfig, backend string) string {
 // test puts over it, and with $KUBECONFIG in place of a service account.
 func startCollector(t *testing.T, config, overlay string, environment ...string) {
 	t.Helper()
-	binary := os.Getenv("OTELCOL_RETINA")
-	if binary == "" {
-		binary = "../../bin/otelcol-retina"
-	}
-	if _, err := os.Stat(binary); err != nil {
-		t.Fatalf("no collector to test, run make otelcol-retina: %v", err)
-	}
 	logPath := filepath.Join(t.TempDir(), "collector.log")
 	log, err := os.Create(logPath)
 	require.NoError(t, err)
 	defer log.Close()
-	cmd := exec.Command(binary, "--config", "../../distribution/config/"+config,
+	cmd := exec.Command(testkit.Collector(t, "../.."), "--config", "../../distribution/config/"+config,
 		"--config", "yaml:{"+strings.Join(strings.Fields(overlay), " ")+"}",
 		"--config", "yaml:{extensions: {podidentity: {sources: {k8s: {auth_type: kubeConfig}}}}, service: {telemetry: {metrics: {level: none}}}}")
 	cmd.Env = environment

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 const (
@@ -73,7 +75,8 @@ func TestDeb(t *testing.T) {
 
 	// Upgrading keeps the edited config and restarts the service.
 	before := m.mainPID(t)
-	m.must(t, "dpkg", "--install", "--force-confold", m.copyIn(t, second))
+	again := m.copyIn(t, second)
+	m.must(t, "dpkg", "--install", "--force-confold", again)
 	require.Equal(t, "0.2.0", m.must(t, "dpkg-query", "-W", "-f", "${Version}", "otelcol-retina"))
 	require.Equal(t, edited, m.read(t, config))
 	require.NotEqual(t, before, m.mainPID(t))
@@ -81,7 +84,7 @@ func TestDeb(t *testing.T) {
 
 	// An administrator's word counts: what is disabled stays so.
 	m.must(t, "systemctl", "disable", "otelcol-retina")
-	m.must(t, "dpkg", "--install", "--force-confold", "/root/"+filepath.Base(second))
+	m.must(t, "dpkg", "--install", "--force-confold", again)
 	enabled, _ := m.run("systemctl", "is-enabled", "otelcol-retina")
 	require.Equal(t, "disabled", enabled)
 
@@ -154,7 +157,7 @@ func (m *machine) testDropIns(t *testing.T) {
 	}
 	logged := func(t *testing.T, text string) {
 		t.Helper()
-		eventually(t, "the journal has "+text, func() error {
+		testkit.Eventually(t, patience, "the journal has "+text, func() error {
 			_, err := m.run("sh", "-c", "journalctl -u otelcol-retina -o cat | grep -qF '"+text+"'")
 			return err
 		})

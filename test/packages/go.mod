@@ -77,6 +77,7 @@ require (
 
 require (
 	github.com/otelcol-retina/otelcol-retina/test/k8s v0.0.0
+	github.com/otelcol-retina/otelcol-retina/test/testkit v0.0.0
 	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.89.0
 	github.com/stretchr/testify v1.12.1
 	google.golang.org/grpc v1.85.0
@@ -91,3 +92,5 @@ require (
 )
 
 replace github.com/otelcol-retina/otelcol-retina/test/cri => ../cri
+
+replace github.com/otelcol-retina/otelcol-retina/test/testkit => ../testkit

@@ -20,6 +20,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 const imageName = "localhost/otelcol-retina:0.1.0"
@@ -103,7 +105,7 @@ func TestImage(t *testing.T) {
 	require.NoError(t, err)
 	pod := linuxPod(t, objects)
 	pid := n.startPod(t, pod)
-	eventually(t, "the pod is on the page", func() error {
+	testkit.Eventually(t, patience, "the pod is on the page", func() error {
 		page, err := n.command(t.Context(), "curl", "--silent", "--fail", "http://localhost:8889/metrics").Output()
 		if err == nil && !regexp.MustCompile(`k8s_pod_network_io_bytes_total\{.*k8s_namespace_name="shop".*k8s_pod_name="web-0"`).Match(page) {
 			err = fmt.Errorf("the page has no web-0:\n%s", page)

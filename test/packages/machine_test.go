@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // patience bounds every wait; no test measures it.
@@ -68,7 +70,7 @@ func boot(t *testing.T) *machine {
 		t.Logf("the console: %s", console)
 		removeGroup(t, group)
 	})
-	eventually(t, "systemd has booted", func() error {
+	testkit.Eventually(t, patience, "systemd has booted", func() error {
 		out, err := m.run("systemctl", "is-system-running")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
@@ -90,7 +92,7 @@ func removeGroup(t *testing.T, group string) {
 			return nil
 		})
 		for i := len(dirs) - 1; i >= 0; i-- {
-			eventually(t, "the control group is empty", func() error { return os.Remove(dirs[i]) })
+			testkit.Eventually(t, patience, "the control group is empty", func() error { return os.Remove(dirs[i]) })
 		}
 	}
 }
@@ -133,7 +135,7 @@ func (m *machine) copyIn(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
-	name := filepath.Join("/root", filepath.Base(path))
+	name := filepath.Join("/var/tmp", filepath.Base(path))
 	require.NoError(t, os.WriteFile(m.path(name), b, 0o644))
 	return name
 }
@@ -158,7 +160,7 @@ func (m *machine) page(url string) (string, error) { return m.run("curl", "--sil
 func (m *machine) awaitLine(t *testing.T, url string, words ...string) string {
 	t.Helper()
 	var found string
-	eventually(t, fmt.Sprint(words), func() error {
+	testkit.Eventually(t, patience, fmt.Sprint(words), func() error {
 		page, err := m.page(url)
 		if err != nil {
 			return fmt.Errorf("%s: %w", url, err)
@@ -176,18 +178,4 @@ func (m *machine) awaitLine(t *testing.T, url string, words ...string) string {
 		return fmt.Errorf("not on %s:\n%s", url, page)
 	})
 	return found
-}
-
-// eventually calls f until it succeeds; there is no event to wait for.
-func eventually(t *testing.T, what string, f func() error) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s: %v", patience, what, err)
-		}
-	}
 }

@@ -15,8 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 	"github.com/otelcol-retina/otelcol-retina/test/winhns/simhns"
 )
 
@@ -42,17 +44,9 @@ func prefix() string {
 	return "../../../build/wine"
 }
 
-// binary is the collector that `make otelcol-retina.exe` built.
 func binary(t *testing.T) string {
 	t.Helper()
-	path := os.Getenv("OTELCOL_RETINA_EXE")
-	if path == "" {
-		path = "../../../bin/otelcol-retina-amd64.exe"
-	}
-	path, err := filepath.Abs(path)
-	require.NoError(t, err)
-	require.FileExists(t, path, "run make otelcol-retina.exe, or set OTELCOL_RETINA_EXE")
-	return path
+	return testkit.Binary(t, "OTELCOL_RETINA_EXE", "../../../bin/otelcol-retina-amd64.exe", "otelcol-retina.exe")
 }
 
 // windows is a path as a Windows program names it under Wine.
@@ -83,6 +77,7 @@ func run(t *testing.T, d simhns.Dir, name string, args ...string) *process {
 	}()
 	t.Cleanup(func() {
 		p.end(t)
+		assert.NotContains(t, p.output(t), "deprecated", "a ready configuration must not ask for what is going away")
 		if t.Failed() {
 			t.Logf("%s:\n%s", filepath.Base(name), tail(p.output(t), 8000))
 		}

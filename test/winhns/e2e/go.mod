@@ -12,8 +12,11 @@ require (
 
 require (
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/otelcol-retina/otelcol-retina/test/testkit v0.0.0
 	github.com/pandatix/go-abnf v0.5.5 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
+
+replace github.com/otelcol-retina/otelcol-retina/test/testkit => ../../testkit

@@ -5,89 +5,41 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 	"github.com/otelcol-retina/otelcol-retina/test/winhns/simhns"
 )
 
-// prometheus is Debian's Prometheus, scraping a page once a second.
-type prometheus struct{ api string }
-
-func startPrometheus(t *testing.T, page string) prometheus {
+// startPrometheus starts one that scrapes a page.
+func startPrometheus(t *testing.T, page string) *testkit.Prometheus {
 	t.Helper()
-	path, err := exec.LookPath("prometheus")
-	require.NoError(t, err, "install Debian's package prometheus")
-	dir, addr := t.TempDir(), freePort(t)
 	target, err := url.Parse(page)
 	require.NoError(t, err)
-	config := fmt.Sprintf("global: {scrape_interval: 1s}\nscrape_configs: [{job_name: page, static_configs: [{targets: [%q]}]}]\n", target.Host)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(config), 0o644))
-	cmd := exec.Command(path, "--config.file="+filepath.Join(dir, "config.yaml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var log bytes.Buffer
-	cmd.Stderr = &log
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Log(tail(log.String(), 2000))
-		}
-	})
-	return prometheus{"http://" + addr}
+	return testkit.StartPrometheus(t, exec.Command, http.DefaultClient, freePort(t), []string{target.Host})
 }
 
-// sample is a value at a time in seconds.
-type sample struct{ at, value float64 }
-
-// query returns the samples of the one series that a query has in the last minutes,
+// lately returns the values of the one series that a query has in the last minutes,
 // a second apart.
-func (p prometheus) query(t *testing.T, query string) []sample {
+func lately(t *testing.T, p *testkit.Prometheus, query string) []testkit.Value {
 	t.Helper()
-	now := time.Now()
-	resp, err := http.Get(p.api + "/api/v1/query_range?" + url.Values{
-		"query": {query}, "step": {"1s"},
-		"start": {strconv.FormatInt(now.Add(-5*time.Minute).Unix(), 10)}, "end": {strconv.FormatInt(now.Unix(), 10)},
-	}.Encode())
-	if err != nil {
-		return nil // not up yet
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusServiceUnavailable {
-		return nil // still starting
-	}
-	var answer struct {
-		Data struct {
-			Result []struct{ Values [][2]any }
-		}
-	}
-	require.NoError(t, json.NewDecoder(resp.Body).Decode(&answer))
-	if len(answer.Data.Result) == 0 {
+	series := p.QueryRange(t, query, 5*time.Minute)
+	if len(series) == 0 {
 		return nil
 	}
-	require.Len(t, answer.Data.Result, 1, "one series: the pod is the same")
-	var out []sample
-	for _, v := range answer.Data.Result[0].Values {
-		f, err := strconv.ParseFloat(v[1].(string), 64)
-		require.NoError(t, err)
-		out = append(out, sample{v[0].(float64), f})
-	}
-	return out
+	require.Len(t, series, 1, "one series: the pod is the same")
+	return series[0].Values
 }
 
 // point is one point of the transmitted bytes of the endpoint.
@@ -175,8 +127,8 @@ func TestRecreatedEndpoint(t *testing.T) {
 			const series = `k8s_pod_network_io_bytes_total{network_io_direction="transmit"}`
 			seen := func(value uint64) func() bool {
 				return func() bool {
-					s := prom.query(t, series)
-					return len(s) > 0 && s[len(s)-1].value == float64(value)
+					s := lately(t, prom, series)
+					return len(s) > 0 && s[len(s)-1].Value == float64(value)
 				}
 			}
 			for range 5 { // the endpoint counts
@@ -195,19 +147,19 @@ func TestRecreatedEndpoint(t *testing.T) {
 				require.True(t, waitUntil(patient, seen(sent)), "%d in Prometheus", sent)
 			}
 
-			rates := prom.query(t, "rate("+series+"[10s])")
+			rates := lately(t, prom, "rate("+series+"[10s])")
 			require.NotEmpty(t, rates)
 			positive := 0
 			for _, r := range rates {
-				assert.GreaterOrEqual(t, r.value, 0.0)
-				assert.Less(t, r.value, 60_000.0, "the old counter is not counted again")
-				if r.value > 0 {
+				assert.GreaterOrEqual(t, r.Value, 0.0)
+				assert.Less(t, r.Value, 60_000.0, "the old counter is not counted again")
+				if r.Value > 0 {
 					positive++
 				}
 			}
 			assert.Positive(t, positive)
-			resets := prom.query(t, "resets("+series+"[5m])")
-			assert.InDelta(t, 1, resets[len(resets)-1].value, 0)
+			resets := lately(t, prom, "resets("+series+"[5m])")
+			assert.InDelta(t, 1, resets[len(resets)-1].Value, 0)
 
 			all := points(t, c.points)
 			require.NotEmpty(t, all)
