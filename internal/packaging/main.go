@@ -94,6 +94,9 @@ func parseProgram(arg string) (program, error) {
 	if !ok || !ok2 || goos != "linux" && goos != "windows" {
 		return program{}, fmt.Errorf("%q: must be linux/ARCH=PATH or windows/ARCH=PATH", arg)
 	}
+	if _, err := os.Stat(path); err != nil {
+		return program{}, fmt.Errorf("%q: %w", arg, err)
+	}
 	return program{os: goos, arch: arch, path: path}, nil
 }
 
@@ -101,18 +104,21 @@ func parseProgram(arg string) (program, error) {
 func (r release) make(programs []program) error {
 	var linux []program
 	for _, p := range programs {
-		steps := map[string]func(program) error{"archive": r.archive, "sbom": r.sbom}
 		if p.os == "linux" {
 			linux = append(linux, p)
-			for _, format := range []string{"deb", "rpm"} {
-				steps[format] = func(p program) error { return r.linuxPackage(format, p) }
-			}
 		}
-		for format, step := range steps {
-			if !r.formats[format] {
-				continue
+		for _, format := range formats {
+			var err error
+			switch {
+			case !r.formats[format]:
+			case format == "archive":
+				err = r.archive(p)
+			case format == "sbom":
+				err = r.sbom(p)
+			case p.os == "linux" && (format == "deb" || format == "rpm"):
+				err = r.linuxPackage(format, p)
 			}
-			if err := step(p); err != nil {
+			if err != nil {
 				return fmt.Errorf("%s for %s/%s: %w", format, p.os, p.arch, err)
 			}
 		}
