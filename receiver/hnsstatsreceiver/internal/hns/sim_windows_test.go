@@ -264,8 +264,10 @@ func TestSimulated250EndpointsWithSlowVFP(t *testing.T) {
 			}
 			before[id] = true
 		}
-		if len(before) < n {
-			assert.Zero(t, again, "read again while others were not read once")
+		if again > 0 {
+			// All the others had been started before: what is missing was being read
+			// when time was up.
+			assert.LessOrEqual(t, n-len(before), vfpInFlight, "read again while others had not been asked once: %v", r.err)
 		}
 		for i := range n {
 			if before[simhns.Numbered(i).ID] && r.counters[simhns.Numbered(i).ID].TCP != nil {
