@@ -99,12 +99,15 @@ func newExtension(cfg *Config, set component.TelemetrySettings) (*identityExtens
 		}
 		sourceSet := set
 		sourceSet.Logger = set.Logger.With(zap.String("source", name))
-		src, err := sourceTypes[id.Type().String()].newSource(cfg.Sources[id], sourceSet)
+		typ := sourceTypes[id.Type().String()]
+		src, err := typ.newSource(cfg.Sources[id], sourceSet)
 		if err != nil {
 			return nil, fmt.Errorf("source %q: %w", name, err)
 		}
 		f := newFeed(e, name, rank, src, sourceSet.Logger)
-		f.trims = sourceTypes[id.Type().String()].trims
+		if f.watches = typ.watches; f.watches {
+			e.cache.Relabels(rank)
+		}
 		e.sources = append(e.sources, f)
 	}
 	return e, nil
@@ -146,7 +149,7 @@ func (e *identityExtension) start(ctx context.Context, host component.Host) erro
 	run, cancel := context.WithCancel(context.Background())
 	e.cancel, e.done = cancel, make(chan struct{})
 	go e.run(run)
-	return e.startSources(ctx, func(f *feed) bool { return !f.trims })
+	return e.startSources(ctx, func(f *feed) bool { return !f.watches })
 }
 
 // Ready starts the sources that keep only what somebody asked for: every
@@ -154,7 +157,7 @@ func (e *identityExtension) start(ctx context.Context, host component.Host) erro
 // and said which pods it has.
 func (e *identityExtension) Ready() error {
 	e.cache.Confirm(e.pushRank)
-	return e.startSources(context.Background(), func(f *feed) bool { return f.trims })
+	return e.startSources(context.Background(), func(f *feed) bool { return f.watches })
 }
 
 // NotReady is called when the pipelines stop; what is known stays.

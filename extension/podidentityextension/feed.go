@@ -16,12 +16,12 @@ import (
 
 // A feed is the way from one source into the cache, and the source's health.
 type feed struct {
-	ext    *identityExtension
-	name   string
-	rank   int
-	source source.Source
-	logger *zap.Logger
-	trims  bool // keeps only what is wanted, see wants
+	ext     *identityExtension
+	name    string
+	rank    int
+	source  source.Source
+	logger  *zap.Logger
+	watches bool // see sourceType
 
 	refresh  chan struct{}
 	failures atomic.Int64

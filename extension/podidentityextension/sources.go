@@ -19,7 +19,7 @@ import (
 // sourceTypes are the types that the sources setting takes: one line each.
 var sourceTypes = map[string]sourceType{
 	"cri":       sourceTypeOf(cri.NewDefaultConfig, cri.New),
-	"k8s":       sourceTypeOf(k8s.NewDefaultConfig, k8s.New).thatTrims(),
+	"k8s":       sourceTypeOf(k8s.NewDefaultConfig, k8s.New).thatWatches(),
 	"statefile": sourceTypeOf(statefile.NewDefaultConfig, statefile.New),
 }
 
@@ -33,11 +33,13 @@ var defaultOrder = []string{push, "cri", "k8s", "statefile"}
 type sourceType struct {
 	newConfig func() component.Config
 	newSource func(component.Config, component.TelemetrySettings) (source.Source, error)
-	trims     bool // keeps only wanted labels and annotations, so it starts when all are known
+	// watches: it sees labels and annotations change, and keeps only wanted ones,
+	// so it starts when all are known.
+	watches bool
 }
 
-func (t sourceType) thatTrims() sourceType {
-	t.trims = true
+func (t sourceType) thatWatches() sourceType {
+	t.watches = true
 	return t
 }
 

@@ -39,7 +39,7 @@ func TestSourcesThatTrimStartWhenEverythingWantedIsKnown(t *testing.T) {
 		newFeed(e, "plain", 0, plain, zap.NewNop()),
 		newFeed(e, "trimming", 1, trimming, zap.NewNop()),
 	}
-	e.sources[1].trims = true
+	e.sources[1].watches = true
 
 	require.NoError(t, e.Start(context.Background(), componenttest.NewNopHost()))
 	assert.True(t, plain.started)

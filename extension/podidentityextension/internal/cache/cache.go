@@ -44,6 +44,7 @@ type Cache struct {
 	pods       int
 	changes    uint64         // of what a snapshot holds
 	unsynced   map[uint8]bool // sources with restored records that have not said yet what holds
+	relabels   map[uint8]bool // sources that see labels change
 	offset     int64          // wall clock less monotonic clock, when last looked at
 }
 
@@ -80,6 +81,19 @@ func New(sources int, grace time.Duration, clock Clock) *Cache {
 	wall, mono := clock()
 	c.offset = wall - mono
 	return c
+}
+
+// Relabels says that a source sees the labels and annotations of pods change.
+// Others know them as they were when the pod began, so that those of a pod that
+// it knows are taken from it alone, whatever its rank. It is called before the
+// source reports.
+func (c *Cache) Relabels(source int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.relabels == nil {
+		c.relabels = map[uint8]bool{}
+	}
+	c.relabels[uint8(source)] = true
 }
 
 // HasKey says whether anything could be resolved to r.

@@ -116,6 +116,29 @@ func begin(r podidentity.Record, t time.Time) podidentity.Record {
 	return r
 }
 
+// The API server tells of a pod before it has an address, and of the address late.
+func TestAddressThatIsToldLate(t *testing.T) {
+	n := newNode(t)
+	pending := podidentity.Record{Owner: "u1", Begin: at(0), Identity: podidentity.Identity{Name: "web-0", Namespace: "shop", UID: "u1"}}
+	n.Put(k8s, pending, false)
+	n.until(30)
+	running := begin(pending, at(5))
+	running.Addresses = addrs("10.0.0.1")
+	n.Put(k8s, running, false)
+	n.found(byAddrAt("10.0.0.1", at(5)), "web-0")
+	n.found(byAddr("10.0.0.1"), "web-0")
+	n.not(byAddrAt("10.0.0.1", at(4)), podidentity.Unknown)
+	n.found(podidentity.Query{UID: "u1", At: at(1)}, "web-0")
+
+	// What comes to it later has no time of its own.
+	n.until(40)
+	running.Addresses = addrs("10.0.0.1", "10.0.0.2")
+	n.Put(k8s, running, false)
+	n.found(byAddrAt("10.0.0.1", at(5)), "web-0")
+	n.found(byAddr("10.0.0.2"), "web-0")
+	n.not(byAddrAt("10.0.0.2", at(35)), podidentity.Unknown)
+}
+
 func TestEveryKeyOfAPodResolves(t *testing.T) {
 	n := newNode(t)
 	r := sandbox("s1", "u1", "web-0", 41, "10.0.0.1", "fd00::1")

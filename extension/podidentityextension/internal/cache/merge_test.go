@@ -110,6 +110,56 @@ func TestSourcesThatSeeTheSamePod(t *testing.T) {
 	})
 }
 
+// A runtime has a copy of the labels from when the sandbox was made. The API server
+// knows what was changed and taken away since.
+func TestLabelsThatChange(t *testing.T) {
+	for name, order := range map[string][2]int{"by default": {cri, k8s}, "by the precedence of a user": {k8s, cri}} {
+		t.Run(name, func(t *testing.T) {
+			runtime, api := order[0], order[1]
+			n := newNode(t)
+			n.Relabels(api)
+			fromRuntime := sandbox("s1", "u1", "web-0", 41, "10.0.0.1")
+			fromRuntime.Identity.Labels = map[string]string{"app": "old", "gone": "yes"}
+			fromRuntime.Identity.Annotations = map[string]string{"note": "old"}
+			n.Put(runtime, fromRuntime, false)
+			require.Equal(t, map[string]string{"app": "old", "gone": "yes"}, n.found(byAddr("10.0.0.1"), "web-0").Labels)
+
+			fromAPI := podidentity.Record{Owner: "u1", Addresses: addrs("10.0.0.1"), Identity: fromRuntime.Identity}
+			n.Put(api, fromAPI, false)
+			require.Equal(t, fromRuntime.Identity, *n.found(byAddr("10.0.0.1"), "web-0"))
+			fromAPI.Identity.Labels = map[string]string{"app": "new", "added": "yes"}
+			fromAPI.Identity.Annotations = nil
+			n.Put(api, fromAPI, false)
+			for _, q := range []podidentity.Query{byAddr("10.0.0.1"), {Sandbox: "s1"}, {UID: "u1"}} {
+				id := n.found(q, "web-0")
+				require.Equal(t, map[string]string{"app": "new", "added": "yes"}, id.Labels)
+				require.Empty(t, id.Annotations)
+			}
+
+			n.End(api, "u1", time.Time{}, false) // it knows the pod no more
+			require.Equal(t, map[string]string{"app": "old", "gone": "yes"}, n.found(byAddr("10.0.0.1"), "web-0").Labels)
+		})
+	}
+}
+
+// Static pods from one URL have the same UID on every node, and a manifest can
+// state another pod's.
+func TestPodsWithOneUID(t *testing.T) {
+	n := newNode(t)
+	for i, name := range []string{"etcd-n1", "etcd-n2"} {
+		n.Put(k8s, podidentity.Record{
+			Owner: name, Addresses: addrs([]string{"10.0.0.1", "10.0.0.2"}[i]),
+			Identity: podidentity.Identity{Name: name, Namespace: "kube-system", UID: "u1"},
+		}, false)
+	}
+	require.Equal(t, 2, n.Pods())
+	n.found(byAddr("10.0.0.1"), "etcd-n1")
+	n.found(byAddr("10.0.0.2"), "etcd-n2")
+	n.not(podidentity.Query{UID: "u1"}, podidentity.Ambiguous)
+	n.End(k8s, "etcd-n2", time.Time{}, true)
+	n.found(podidentity.Query{UID: "u1"}, "etcd-n1")
+}
+
 func TestSameNameWithAnotherUIDIsAnotherPod(t *testing.T) {
 	n := newNode(t)
 	one := podidentity.Record{Owner: "shop/web-0", Addresses: addrs("10.0.0.1"), Identity: podidentity.Identity{Name: "web-0", Namespace: "shop", UID: "u1"}}

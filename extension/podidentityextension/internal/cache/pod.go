@@ -64,6 +64,17 @@ func (p *pod) named(id *podidentity.Identity) bool {
 	})
 }
 
+// differs says whether the two have different names.
+func (p *pod) differs(q *pod) bool {
+	return slices.ContainsFunc(p.members, func(m *record) bool {
+		id := &m.own.identity
+		return id.Name != "" && slices.ContainsFunc(q.members, func(o *record) bool {
+			other := &o.own.identity
+			return other.Name != "" && (other.Name != id.Name || other.Namespace != id.Namespace)
+		})
+	})
+}
+
 func (p *pod) add(r *record) {
 	r.pod = p
 	p.members = append(p.members, r)
@@ -90,8 +101,9 @@ func (p *pod) refresh() {
 	}
 }
 
-// merge takes each field from the first member that has it. Where one member
-// knows everything, its view is shared, not copied.
+// merge takes each field from the first member that has it, and all labels and
+// annotations from the first that sees them change, if one does. Where the first
+// member knows everything, its view is shared, not copied.
 func merge(members []*record) *view {
 	first := members[0].own
 	if len(members) == 1 {
@@ -99,6 +111,12 @@ func merge(members []*record) *view {
 	}
 	v := *first
 	m, changed := &v.identity, false
+	relabels := slices.IndexFunc(members, func(r *record) bool { return r.relabels })
+	if relabels > 0 {
+		id := &members[relabels].own.identity
+		m.Labels, m.Annotations = id.Labels, id.Annotations
+		changed = !maps.Equal(m.Labels, first.identity.Labels) || !maps.Equal(m.Annotations, first.identity.Annotations)
+	}
 	for _, r := range members[1:] {
 		id := &r.own.identity
 		v.kinds |= r.own.kinds
@@ -108,8 +126,10 @@ func merge(members []*record) *view {
 		if m.UID == "" && id.UID != "" {
 			m.UID, changed = id.UID, true
 		}
-		changed = mergeLabels(&m.Labels, id.Labels) || changed
-		changed = mergeLabels(&m.Annotations, id.Annotations) || changed
+		if relabels < 0 {
+			changed = mergeLabels(&m.Labels, id.Labels) || changed
+			changed = mergeLabels(&m.Annotations, id.Annotations) || changed
+		}
 	}
 	if !changed && v.kinds == first.kinds {
 		return first
@@ -143,7 +163,8 @@ func mergeLabels(into *map[string]string, from map[string]string) bool {
 // join finds the pod that r belongs to and makes r a member: the one with the
 // same UID or sandbox, else, for records that share no such kind of id, the one
 // with the same name and one of the same keys. Pods that turn out to be one are
-// united.
+// united. Those with different names never are: the kubelet gives static pods
+// from one URL the same UID on every node, and a manifest can state any.
 func (c *Cache) join(r *record) {
 	p := r.pod
 	if p == nil {
@@ -162,7 +183,7 @@ func (c *Cache) join(r *record) {
 
 func (c *Cache) unite(p *pod, l *lease) *pod {
 	q := l.holder.pod
-	if !l.live() || p == q {
+	if !l.live() || p == q || p.differs(q) {
 		return p
 	}
 	// The older pod stays, so that what readers hold stays true.

@@ -69,6 +69,7 @@ type record struct {
 	source   uint8 // rank in the order of precedence, 0 first
 	stated   bool  // begin is the source's word, not the time of first sight
 	dead     bool  // listed by its source, but its sandbox is known to have ended; holds no lease
+	relabels bool  // its source sees labels change
 	begin    int64
 	end      int64
 	sure     int64 // live, or for a restored record that no source has confirmed, when it was last known to hold
@@ -105,7 +106,7 @@ func newRecord(r *podidentity.Record, source uint8) *record {
 // copy returns a live record that says the same.
 func (r *record) copy() *record {
 	return &record{
-		source: r.source, stated: r.stated, begin: r.begin, end: live, sure: r.sure,
+		source: r.source, stated: r.stated, relabels: r.relabels, begin: r.begin, end: live, sure: r.sure,
 		owner: r.owner, sandbox: r.sandbox, netns: r.netns, own: r.own,
 		addrs: r.addrs, hns: r.hns, released: r.released,
 	}

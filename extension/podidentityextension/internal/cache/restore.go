@@ -23,6 +23,7 @@ func (c *Cache) Restore(entries []Entry) {
 	for i := range entries {
 		e := &entries[i]
 		n := newRecord(&e.Record, uint8(e.Source))
+		n.relabels = c.relabels[n.source]
 		if n.kinds(e.Record.Identity.UID) == 0 || c.owners[e.Source].get(n.owner) != nil {
 			continue
 		}

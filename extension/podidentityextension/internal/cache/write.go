@@ -14,6 +14,7 @@ import (
 // put begins, updates or repeats r. seen is when the source saw it.
 func (c *Cache) put(source uint8, r *podidentity.Record, firsthand bool, seen, now int64) {
 	n := newRecord(r, source)
+	n.relabels = c.relabels[source]
 	n.begin = seen
 	if n.stated {
 		n.begin = min(r.Begin.UnixNano(), now) // a begin to come is a clock that was set back
@@ -191,9 +192,15 @@ func (c *Cache) refound(p *pod, at int64) {
 }
 
 // rekey replaces a live record by its successor in the same pod. Keys that both
-// have keep their begin, new ones begin now, lost ones end now.
+// have keep their begin, new ones begin now, lost ones end now. The first keys
+// that can pass from pod to pod begin when the source says that they did: it saw
+// the pod before these were there, and can tell of them late.
 func (c *Cache) rekey(old, n *record, now int64) {
 	c.changes++
+	begin := now
+	if n.stated && len(old.addrs) == 0 && len(old.released) == 0 && old.netns == 0 && len(old.hns) == 0 {
+		begin = max(n.begin, old.begin)
+	}
 	n.begin, n.stated, old.end = old.begin, old.stated, now
 	p := old.pod
 	p.remove(old)
@@ -207,12 +214,12 @@ func (c *Cache) rekey(old, n *record, now int64) {
 	if n.sandbox != "" {
 		replaceKey(c.sandboxes, []string{n.sandbox}, old, n, n.begin)
 	}
-	replaceKey(c.hns, n.hns, old, n, now)
+	replaceKey(c.hns, n.hns, old, n, begin)
 	if n.netns != 0 {
-		replaceKey(c.netns, []uint64{n.netns}, old, n, now)
+		replaceKey(c.netns, []uint64{n.netns}, old, n, begin)
 	}
 	for _, a := range n.addrs {
-		replaceKey(c.addrs.index, []uint64{c.addrs.key(a)}, old, n, now)
+		replaceKey(c.addrs.index, []uint64{c.addrs.key(a)}, old, n, begin)
 	}
 	lost := false
 	for _, g := range old.hns {
