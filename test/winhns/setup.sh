@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Makes a Wine prefix with a SIMULATED Host Networking Service and vfpctrl.exe in
 # it, or brings an existing one up to date.
 #

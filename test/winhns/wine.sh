@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Runs a Windows binary in the prefix that setup.sh made:
 #
 #   GOOS=windows go test -exec "$PWD/test/winhns/wine.sh" ./...
