@@ -117,9 +117,6 @@ func (s *endpointScraper) visit(e *endpoint.Endpoint, c *endpoint.Counters) {
 // visited nor failed.
 func (s *endpointScraper) forget(failures []*endpoint.Error) {
 	for _, f := range failures {
-		if f.ID == "" {
-			return // it could be any
-		}
 		if sr := s.series[f.ID]; sr != nil {
 			sr.seen = s.number
 		}

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"net/netip"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -209,10 +210,21 @@ func TestOneEndpointFails(t *testing.T) {
 	b.at(20, linuxPod, windowsPod)
 	require.Equal(t, start, b.series["2"].start, "it goes on where it was")
 
-	b.source.Sights, b.source.ReadErr = []endpointtest.Sight{linuxPod}, failing("")
-	_, err = b.scrape(t.Context())
-	require.Error(t, err)
-	require.Contains(t, b.series, "2", "it could be this one that failed")
+}
+
+// An endpoint that fails on every scrape, and never had an ID, must not keep
+// those that are gone.
+func TestGoneEndpointsAreForgottenWhileOneFails(t *testing.T) {
+	b := newBench(t)
+	b.source.ReadErr = failing("")
+	for i := range 100 {
+		pod := linuxPod
+		pod.ID = strconv.Itoa(i)
+		b.source.Sights = []endpointtest.Sight{pod}
+		_, err := b.scrape(t.Context())
+		require.Error(t, err)
+		require.Len(t, b.series, 1)
+	}
 }
 
 func TestManyEndpointsFail(t *testing.T) {

@@ -125,7 +125,8 @@ type Error struct {
 	// Endpoint names the endpoint as an operator knows it (interface or GUID).
 	Endpoint string
 	// ID is the endpoint's ID, by which it is known to be still there though it
-	// could not be read; "" if the source cannot say which one it is.
+	// could not be read. It is "" if the endpoint was never visited, or if the
+	// failure is of several that were all visited in this Read.
 	ID  string
 	Err error
 }

@@ -45,6 +45,42 @@ func TestFailuresNameTheEndpoint(t *testing.T) {
 	})
 }
 
+// A failure without an ID is of an endpoint that was never visited, or of some
+// that were all visited: nothing is known of an endpoint that isn't named.
+func TestFailuresWithoutAnIDAreOfNoneThatWasLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(250)
+		f.vfpWait[""] = 350 * time.Millisecond
+		stale, later := simhns.Numbered(0), simhns.Numbered(1)
+		f.propErr[stale.ID], f.v1Err = endpointNotFound, rpcUnavailable
+		s, _ := started(t, f, vfpConfig())
+		known := map[string]bool{} // IDs of those visited before
+		for scrape := range 3 {
+			if scrape == 2 {
+				f.with(func() { f.propErr[later.ID] = rpcUnavailable })
+			}
+			r := read(t, s, interval)
+			for _, e := range r.endpoints {
+				known[e.ID] = true
+			}
+			require.Len(t, r.endpoints, 249-scrape/2)
+			var join interface{ Unwrap() []error }
+			require.ErrorAs(t, r.err, &join)
+			var unnamed []string
+			for _, err := range join.Unwrap() {
+				var failure *endpoint.Error
+				require.ErrorAs(t, err, &failure)
+				if failure.ID == "" {
+					unnamed = append(unnamed, failure.Endpoint)
+				} else {
+					require.Contains(t, known, failure.ID)
+				}
+			}
+			require.ElementsMatch(t, []string{stale.ID, "(some of 250)"}, unnamed)
+		}
+	})
+}
+
 func TestReadHasEveryCounterOfEveryEndpoint(t *testing.T) {
 	for _, n := range []int{0, 3, 250} {
 		synctest.Test(t, func(t *testing.T) {
