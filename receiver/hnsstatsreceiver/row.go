@@ -83,7 +83,7 @@ func (r *row) set(c *endpoint.Counters) {
 
 // totals are the last known values of an endpoint's columns. What is not
 // present for a while, because a part of the counters could not be read, stays
-// known.
+// known until the series starts anew.
 type totals struct {
 	values [numColumns]uint64
 	known  columns
@@ -94,18 +94,22 @@ type progress uint8
 
 const (
 	continued progress = iota
+	widened            // columns came that were not known, with a past
 	restarted          // all columns have begun anew
 	confused           // some of them have
 )
 
 // advance takes in a row.
 func (t *totals) advance(r *row) progress {
-	back, ahead := false, false
+	back, ahead, late := false, false, false
 	for column, value := range r.values {
 		if !r.has(column) {
 			continue
 		}
-		if before := t.values[column]; t.known&(1<<column) != 0 && before > 0 {
+		switch before := t.values[column]; {
+		case t.known&(1<<column) == 0:
+			late = late || value > 0
+		case before > 0:
 			back = back || value < before
 			ahead = ahead || value >= before
 		}
@@ -113,10 +117,12 @@ func (t *totals) advance(r *row) progress {
 	}
 	t.known |= r.present
 	switch {
-	case !back:
-		return continued
-	case ahead:
+	case back && (ahead || late):
 		return confused
+	case back:
+		return restarted
+	case late:
+		return widened
 	}
-	return restarted
+	return continued
 }

@@ -15,12 +15,16 @@ import (
 // so that every point says since when its value counts. The rules are those of
 // OpenTelemetry's data model for resets and gaps:
 //
-//   - Counters that are known to have begun at zero start at that moment.
+//   - Counters that are known to have begun at zero start at that moment, those
+//     that can be read only later too.
 //   - Counters that are met halfway start at their first point: a point that
 //     is stamped with its own start adds nothing to a rate.
 //   - When all counters have begun anew, they count since the last point.
 //   - When only some have gone back, or the series is called something else,
 //     what the others have counted was seen before: they are met halfway.
+//   - Counters that come later than the others, or come back after the series
+//     has started anew without them, may have counted for long: all are met
+//     halfway, as a series has one start.
 type series struct {
 	// What the attributes of the endpoint's points are made of.
 	iface     string
@@ -31,9 +35,12 @@ type series struct {
 	container string
 
 	start, last pcommon.Timestamp
-	row         row
-	totals      totals
-	seen        uint64 // the scrape that last had the endpoint
+	// zeroed is set while start is a moment at which all counters were zero, also
+	// those that have not been read yet.
+	zeroed bool
+	row    row
+	totals totals // since start
+	seen   uint64 // the scrape that last had the endpoint
 
 	// How its metrics are made, for the columns that it has; see describe.
 	columns  columns
@@ -46,7 +53,7 @@ func newSeries(e *endpoint.Endpoint, now pcommon.Timestamp) *series {
 	sr := &series{start: now}
 	sr.name(e)
 	if created := pcommon.NewTimestampFromTime(e.Created); !e.Created.IsZero() && created < now {
-		sr.start = created
+		sr.start, sr.zeroed = created, true
 	}
 	return sr
 }
@@ -82,12 +89,23 @@ func (sr *series) advance(c *endpoint.Counters, now pcommon.Timestamp) {
 	sr.row.set(c)
 	switch sr.totals.advance(&sr.row) {
 	case restarted:
-		sr.start = sr.last
+		sr.restart(sr.last)
 	case confused:
-		sr.start = now
+		sr.restart(now)
+	case widened:
+		if !sr.zeroed {
+			sr.restart(now)
+		}
 	}
-	if sr.start > now { // the clock was set back
-		sr.start = now
+	if sr.start >= now { // it was renamed, or the clock was set back
+		sr.restart(now)
 	}
 	sr.last = now
+}
+
+// restart starts the series anew with the counters of its row. Any other has an
+// unknown past, of which the points before may have told.
+func (sr *series) restart(at pcommon.Timestamp) {
+	sr.start, sr.zeroed = at, false
+	sr.totals.known = sr.row.present
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint/endpointtest"
 )
 
-// point is a data point of the bytes received, in seconds after epoch.
+// point is a data point, in seconds after epoch.
 type point struct {
 	start, time int
 	value       int64
@@ -24,16 +24,21 @@ type point struct {
 
 func bytesReceived(t *testing.T, md pmetric.Metrics) point {
 	t.Helper()
+	return firstPoint(t, md, "k8s.pod.network.io")
+}
+
+func firstPoint(t *testing.T, md pmetric.Metrics, name string) point {
+	t.Helper()
 	require.Equal(t, 1, md.ResourceMetrics().Len())
 	metrics := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics()
 	for _, m := range metrics.All() {
-		if m.Name() == "k8s.pod.network.io" {
+		if m.Name() == name {
 			dp := m.Sum().DataPoints().At(0)
 			seconds := func(at time.Time) int { return int(at.Sub(epoch) / time.Second) }
 			return point{seconds(dp.StartTimestamp().AsTime()), seconds(dp.Timestamp().AsTime()), dp.IntValue()}
 		}
 	}
-	t.Fatal("no k8s.pod.network.io")
+	t.Fatal("no " + name)
 	return point{}
 }
 
@@ -171,6 +176,81 @@ func TestPartThatIsMissingForAWhile(t *testing.T) {
 	}
 	b.at(30, again)
 	require.NotEqual(t, start, b.series["2"].start, "one of VFP's counters went back")
+}
+
+// eventStep is one look at the endpoint, which lacks the TCP events if events is
+// negative.
+type eventStep struct {
+	at, bytes, events int
+	change            func(*endpoint.Endpoint)
+}
+
+// What comes later than the others, or comes back, must not bring its past along.
+func TestStartTimesOfAPartThatComesLate(t *testing.T) {
+	const none = -1
+	created := func(e *endpoint.Endpoint) { e.Created = epoch.Add(7 * time.Second) }
+	renamed := func(e *endpoint.Endpoint) { e.Interface = "net1" }
+	unchanged := func(*endpoint.Endpoint) {}
+	for name, test := range map[string]struct {
+		steps  []eventStep
+		starts []int
+		added  int64 // of the events
+	}{
+		"there before": {
+			[]eventStep{{10, 5000, none, unchanged}, {20, 5100, 900, unchanged}, {30, 5200, 903, unchanged}},
+			[]int{10, 20, 20}, 3,
+		},
+		"there before, with nothing counted": {
+			[]eventStep{{10, 5000, none, unchanged}, {20, 5100, 0, unchanged}, {30, 5200, 3, unchanged}},
+			[]int{10, 10, 10}, 3,
+		},
+		"created while watched": {
+			[]eventStep{{10, 100, none, created}, {20, 200, 9, unchanged}, {30, 300, 11, unchanged}},
+			[]int{7, 7, 7}, 11,
+		},
+		"comes after the others have begun anew": {
+			[]eventStep{{10, 100, none, created}, {20, 50, none, unchanged}, {30, 60, 9, unchanged}, {40, 70, 10, unchanged}},
+			[]int{7, 10, 30, 30}, 1,
+		},
+		"comes when the others begin anew": {
+			[]eventStep{{10, 100, none, created}, {20, 50, 9, unchanged}, {30, 60, 10, unchanged}},
+			[]int{7, 20, 20}, 1,
+		},
+		"away for a while": {
+			[]eventStep{{10, 100, 1, created}, {20, 200, none, unchanged}, {30, 300, 9, unchanged}},
+			[]int{7, 7, 7}, 9,
+		},
+		"away while the others begin anew": {
+			[]eventStep{{10, 100, 1, created}, {20, 50, none, unchanged}, {30, 60, 9, unchanged}, {40, 70, 10, unchanged}},
+			[]int{7, 10, 30, 30}, 1 + 1,
+		},
+		"away while the interface is renamed": {
+			[]eventStep{{10, 100, 1, created}, {20, 200, none, renamed}, {30, 300, 9, unchanged}, {40, 400, 10, unchanged}},
+			[]int{7, 20, 30, 30}, 1 + 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			e := endpoint.Endpoint{ID: "1", Interface: "eth0"}
+			var starts []int
+			var events []point
+			for _, s := range test.steps {
+				s.change(&e)
+				c := endpoint.Counters{Bytes: [2]uint64{uint64(s.bytes), 0}}
+				if s.events != none {
+					c.TCP = &endpoint.TCP{}
+					c.TCP.Events[endpoint.Reset], c.TCP.HasEvent[endpoint.Reset] = uint64(s.events), true
+				}
+				md := b.at(s.at, endpointtest.Sight{Endpoint: e, Counters: c})
+				starts = append(starts, bytesReceived(t, md).start)
+				if s.events != none {
+					events = append(events, firstPoint(t, md, "k8s.pod.network.tcp.connection.events"))
+				}
+			}
+			require.Equal(t, test.starts, starts)
+			require.Equal(t, test.added, added(t, events))
+		})
+	}
 }
 
 // What a counter can't be is no negative point, and what VFP doesn't count is no
