@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/netlinkstats/netnstest"
 )
 
@@ -193,6 +194,7 @@ func TestLostNotifications(t *testing.T) {
 	logs, observed := observer.New(zap.WarnLevel)
 	s := started(n, func(s *Source) {
 		s.buffer = 4096 // some two notifications
+		s.cfg.TCP = true
 		s.logger = zap.New(logs)
 	})
 	stays := n.Pod().Veth("va", "eth0", "10.1.0.2/24")
@@ -202,6 +204,7 @@ func TestLostNotifications(t *testing.T) {
 	replaced := n.Pod()
 	n.IP("netns set " + replaced.NetNS + " 77")
 	replaced.Veth("vd", "eth0", "10.1.0.6/24")
+	dialNobody(replaced, 3)
 	before := read(n, s)
 	require.Len(t, before, 4)
 	observed.TakeAll()
@@ -220,6 +223,7 @@ func TestLostNotifications(t *testing.T) {
 	second := n.Pod()
 	n.IP("netns set " + second.NetNS + " 77")
 	second.Veth("ve", "eth0", "10.1.0.7/24")
+	dialNobody(second, 1)
 	for i := range 20 {
 		n.IP(fmt.Sprintf("link add x%d type veth peer name y%d\nlink del x%d", i, i, i))
 	}
@@ -234,6 +238,7 @@ func TestLostNotifications(t *testing.T) {
 	require.NotEqual(t, before[key(reused, "eth0")].ID, got[key(heir, "eth0")].ID)
 	require.Equal(t, addrs("10.1.0.5"), got[key(heir, "eth0")].Addresses)
 	require.Equal(t, addrs("10.1.0.7"), got[key(second, "eth0")].Addresses)
+	require.EqualValues(t, 1, got[key(second, "eth0")].tcp.Events[endpoint.ActiveOpen], "another namespace's totals")
 }
 
 func TestManyPods(t *testing.T) {

@@ -57,6 +57,11 @@ type namespace struct {
 	tcpRead    uint64 // the Read that tcp is of, 0 if none
 	tcpErr     error  // of the last try
 	tcpFailing bool   // and it has been said
+
+	// tcpPort carries the totals, less tcpBase, which other ports had told before
+	// it. tcpTold is what was told last.
+	tcpPort          *port
+	tcpBase, tcpTold tcpTotals
 }
 
 func (n *namespace) String() string {
@@ -66,7 +71,7 @@ func (n *namespace) String() string {
 	return "nsid " + strconv.Itoa(int(n.id))
 }
 
-// firstPort is the one that carries what is counted once in a namespace.
+// firstPort is the one with the lowest index.
 func (n *namespace) firstPort() *port {
 	var first *port
 	for _, p := range n.ports {

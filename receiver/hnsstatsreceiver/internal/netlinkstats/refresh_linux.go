@@ -107,7 +107,9 @@ func (inv *inventory) resyncSpaces() error {
 		if inode == 0 || inode == n.inode {
 			continue
 		}
-		for _, p := range slices.Collect(maps.Values(n.ports)) { // the id may be another namespace's
+		// The id may be another namespace's.
+		n.tcpTold = tcpTotals{}
+		for _, p := range slices.Collect(maps.Values(n.ports)) {
 			inv.renew(p)
 		}
 	}

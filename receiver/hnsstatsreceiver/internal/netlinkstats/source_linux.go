@@ -337,8 +337,8 @@ func (v *totals) of(p *port) *endpoint.Counters {
 	v.counters.Packets[receive], v.counters.Packets[transmit] = c.rxPackets, c.txPackets
 	v.counters.Dropped[receive], v.counters.Dropped[transmit] = c.rxDropped, c.txDropped
 	v.errors[receive], v.errors[transmit] = c.rxErrors, c.txErrors
-	if p.space.tcpRead == p.read && p.space.firstPort() == p {
-		v.tcp = p.space.tcp.endpoint()
+	if tcp, ok := p.space.tellTCP(p); ok {
+		v.tcp = tcp.endpoint()
 		v.counters.TCP = &v.tcp
 	}
 	return &v.counters

@@ -34,6 +34,33 @@ func (t tcpTotals) endpoint() endpoint.TCP {
 	return tcp
 }
 
+// since is what was counted after base.
+func (t tcpTotals) since(base tcpTotals) tcpTotals {
+	return tcpTotals{
+		activeOpens:  t.activeOpens - min(t.activeOpens, base.activeOpens),
+		passiveOpens: t.passiveOpens - min(t.passiveOpens, base.passiveOpens),
+		attemptFails: t.attemptFails - min(t.attemptFails, base.attemptFails),
+		estabResets:  t.estabResets - min(t.estabResets, base.estabResets),
+	}
+}
+
+// tellTCP returns the TCP totals for the visit of a port, if it is the one that
+// carries them: the namespace's first one, for as long as it is there. Its heir
+// may be younger than the totals, and goes on with what they count from then on.
+func (n *namespace) tellTCP(p *port) (t tcpTotals, ok bool) {
+	if n.tcpRead != p.read {
+		return tcpTotals{}, false
+	}
+	if n.tcpPort == nil || n.tcpPort.gone {
+		n.tcpPort, n.tcpBase = n.firstPort(), n.tcpTold
+	}
+	if n.tcpPort != p {
+		return tcpTotals{}, false
+	}
+	n.tcpTold = n.tcp
+	return n.tcp.since(n.tcpBase), true
+}
+
 // readTCP reads the TCP totals of every namespace that has ports and whose
 // mount is visible. The kernel has no other way to them than to be inside: the
 // calling goroutine's thread stays out of it.

@@ -4,11 +4,14 @@
 package netlinkstats
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/netlinkstats/netnstest"
@@ -54,6 +57,58 @@ func TestTCP(t *testing.T) {
 	// Whoever looks into a namespace must not keep it alive.
 	p.Delete()
 	netnstest.Eventually(t, "the kernel has ended the namespace", func() bool { return len(read(n, s)) == 1 })
+}
+
+// The totals go on at another port when theirs goes, without what was told of
+// them: the other one's start says nothing of that.
+func TestTCPOfAPodThatLosesAnInterface(t *testing.T) {
+	n := netnstest.NewNode(t)
+	p := n.Pod()
+	connect := func(host, inPod string, index int) {
+		n.IP(fmt.Sprintf("link add %s type veth peer name %s index %d netns %s", host, inPod, index, p.NetNS))
+	}
+	connect("va", "eth0", 1000)
+	s := started(n, func(s *Source) { s.cfg.TCP = true })
+	opens := func(inPod string) uint64 {
+		t.Helper()
+		got := read(n, s)
+		for k, e := range got {
+			require.Equal(t, k == key(p, inPod), e.tcp != nil, k)
+		}
+		return got[key(p, inPod)].tcp.Events[endpoint.ActiveOpen]
+	}
+	dialNobody(p, 5)
+	require.EqualValues(t, 5, opens("eth0"))
+	connect("vb", "net1", 2000)
+	dialNobody(p, 2)
+	require.EqualValues(t, 7, opens("eth0"))
+
+	n.IP("link del va")
+	dialNobody(p, 3)
+	require.EqualValues(t, 3, opens("net1"))
+	connect("va", "eth0", 1000)
+	dialNobody(p, 1)
+	require.EqualValues(t, 4, opens("net1"), "they stay where they are")
+
+	n.IP("link del vb\nlink del va")
+	dialNobody(p, 2)
+	require.Empty(t, read(n, s))
+	connect("va", "eth0", 1000)
+	require.EqualValues(t, 2, opens("eth0"))
+}
+
+// dialNobody has the pod open connections that are refused.
+func dialNobody(p *netnstest.Pod, times int) {
+	p.Helper()
+	p.Inside("link set lo up")
+	require.NoError(p, p.Within(func() error {
+		for range times {
+			if _, err := net.Dial("tcp", "127.0.0.1:1"); !errors.Is(err, unix.ECONNREFUSED) {
+				return fmt.Errorf("connect to nobody: %w", err)
+			}
+		}
+		return nil
+	}))
 }
 
 func TestParseSNMP(t *testing.T) {
