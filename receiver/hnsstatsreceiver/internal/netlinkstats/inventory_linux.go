@@ -212,7 +212,7 @@ func (inv *inventory) dropHost(index int32) {
 }
 
 // add gives a port its identity. It knows since when the link counts only if it
-// has counted nothing yet.
+// has counted nothing yet: a link that was moved has kept its counters.
 func (inv *inventory) add(n *namespace, p *port, at time.Time) *port {
 	inv.ids++
 	p.id = strconv.FormatUint(inv.ids, 10)

@@ -200,8 +200,9 @@ func (inv *inventory) refreshSpace(n *namespace) {
 }
 
 // isOurs reports whether a namespace is the node's and no pod's: our own, or
-// that of process 1, which the node is connected to if it is a namespace
-// itself.
+// that of process 1, which the node is connected to if it is a network namespace
+// itself and no more. If it has its own processes, too, or we have, process 1 is
+// one of them, and nothing tells the machine's namespace.
 func (inv *inventory) isOurs(n *namespace) bool { return n.id == inv.self || n.id == inv.first }
 
 // look lists the links and addresses of another namespace; unix.EINVAL means

@@ -138,6 +138,11 @@ func TestNodeInANamespace(t *testing.T) {
 	n := netnstest.NewNode(t)
 	n.IP("link add uplink type veth peer name tohost\naddr add 10.9.0.2/24 dev uplink\nlink set uplink up")
 	n.IP("link set tohost netns 1")
+	addressed := make(chan error)
+	go func() { // on a thread that is where process 1 is
+		addressed <- exec.Command("ip", "addr", "add", "10.9.0.1/24", "dev", "tohost").Run()
+	}()
+	require.NoError(t, <-addressed) // or it would be left out for having none
 	p := n.Pod().Veth("va", "eth0", "10.1.0.2/24")
 	s := started(n)
 	got := read(n, s)
