@@ -150,6 +150,38 @@ func onThread(f func()) {
 	<-done
 }
 
+// AddrAssignType says where the MAC address of one of the pod's links is from.
+func (p *Pod) AddrAssignType(link string) (kind string) {
+	var err error
+	p.Do(func() { kind, err = addrAssignType(link) })
+	require.NoError(p.tb, err)
+	return kind
+}
+
+// NodeAddrAssignType is AddrAssignType of the node.
+func NodeAddrAssignType(tb testing.TB, link string) (kind string) {
+	var err error
+	onThread(func() { kind, err = addrAssignType(link) })
+	require.NoError(tb, err)
+	return kind
+}
+
+// addrAssignType reads it from a sysfs of the namespace that the thread is in: the
+// mounted one is of another. It is for a thread that ends, and its mounts with it.
+func addrAssignType(link string) (string, error) {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return "", err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return "", err
+	}
+	if err := unix.Mount("nettest", "/sys", "sysfs", unix.MS_RDONLY, ""); err != nil {
+		return "", err
+	}
+	b, err := os.ReadFile("/sys/class/net/" + link + "/addr_assign_type")
+	return strings.TrimSpace(string(b)), err
+}
+
 // State is all that a namespace's links, addresses and routes are, a line each,
 // without what the kernel adds by itself when it notices that a link's other end
 // is up, some time later.

@@ -122,6 +122,7 @@ func (c *Creation) pair() error {
 	attrs.Name = HostName(c.spec.WorkloadID)
 	attrs.Group = Group
 	veth := netlink.NewVeth(attrs)
+	veth.HardwareAddr, veth.PeerHardwareAddr = hardwareAddrs(c.spec.WorkloadID)
 	veth.PeerName = c.spec.IfName
 	veth.PeerNamespace = netlink.NsFd(int(c.netns.file.Fd()))
 	err := c.host.LinkAdd(veth)

@@ -106,6 +106,9 @@ func TestCreate(t *testing.T) {
 				assert.Len(t, nettest.Lines(node, want), 1, want)
 			}
 			assert.Len(t, nettest.Lines(node, "addr", "dev wn"), len(tt.addresses), "no address but the gateways")
+			const set = "3" // NET_ADDR_SET of linux/netdevice.h: udev leaves it alone
+			assert.Equal(t, set, nettest.NodeAddrAssignType(t, link.HostName))
+			assert.Equal(t, set, pod.AddrAssignType("eth0"))
 			assert.Len(t, nettest.Lines(node, "link "+link.HostName+" veth", `alias="workloadnet sandbox-1" group=0x776e6574`, "up|"), 1)
 
 			pod.Do(func() {

@@ -5,6 +5,7 @@ package veth
 
 import (
 	"fmt"
+	"net"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -128,4 +129,15 @@ func TestHostName(t *testing.T) {
 	assert.Equal(t, HostName("a"), HostName("a"))
 	assert.NotEqual(t, HostName("a"), HostName("b"))
 	assert.Len(t, HostName("a"), 14, "an interface name has at most 15 bytes")
+}
+
+func TestHardwareAddrs(t *testing.T) {
+	for id := range 100 {
+		node, workload := hardwareAddrs(fmt.Sprint("sandbox-", id))
+		assert.NotEqual(t, node, workload)
+		for _, mac := range []net.HardwareAddr{node, workload} {
+			assert.Len(t, mac, 6)
+			assert.Equal(t, byte(2), mac[0]&3, "%s: locally administered, unicast", mac)
+		}
+	}
 }

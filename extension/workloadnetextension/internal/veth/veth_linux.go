@@ -64,6 +64,23 @@ func HostName(workloadID string) string {
 	return namePrefix + hex.EncodeToString(sum[:6])
 }
 
+// hardwareAddrs are the MAC addresses of a workload's link: of the node's end and
+// of the workload's. Left to the kernel they would be random, and those udev
+// replaces (systemd.link(5), MACAddressPolicy=persistent) some time after the link
+// is made: a workload that has learned its gateway's by then loses its network
+// until it asks again.
+func hardwareAddrs(workloadID string) (node, workload net.HardwareAddr) {
+	sum := sha256.Sum256([]byte(workloadID))
+	return localUnicast([6]byte(sum[6:])), localUnicast([6]byte(sum[12:]))
+}
+
+// localUnicast makes an address of b that no manufacturer has given to a device.
+func localUnicast(b [6]byte) net.HardwareAddr {
+	const multicast, local = 1, 2
+	b[0] = b[0]&^multicast | local
+	return b[:]
+}
+
 // Spec is what Create makes.
 type Spec struct {
 	WorkloadID string
