@@ -86,7 +86,7 @@ func (e *workloadnetExtension) use(prefixes []netip.Prefix) error {
 		return err
 	}
 	if len(changed) > 0 {
-		e.logger.Info("Switched on forwarding of packets on this node", zap.Strings("set_to_1", changed))
+		e.logger.Info("Switched on forwarding of packets on this node", zap.Strings("set", changed))
 	}
 	if err := e.service.claimNodeAddresses(prefixes); err != nil {
 		return err
