@@ -96,6 +96,54 @@ func TestRestartKeepsTheCoolDown(t *testing.T) {
 	assert.ErrorContains(t, err, "1 cooling down")
 }
 
+// The storage holds an earlier release of the same address, which has cooled down
+// long ago: it does not shorten the cool-down of the last one.
+func TestRestartKeepsTheCoolDownOfTheLastRelease(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		end      func(n *node, pod *nettest.Pod)
+		coolDown time.Duration // after the restart
+	}{
+		{"detached", func(n *node, _ *nettest.Pod) {
+			n.detach("sandbox-1")
+			n.stop()
+		}, time.Minute},
+		{"gone while the collector was away", func(n *node, pod *nettest.Pod) {
+			n.stop()
+			found, err := veth.Network{}.List()
+			require.NoError(n.tb, err)
+			require.Len(n.tb, found, 1)
+			require.NoError(n.tb, veth.Network{}.Delete(found[0].Index))
+		}, time.Minute},
+		{"detached, and the cool-down was made longer", func(n *node, _ *nettest.Pod) {
+			n.detach("sandbox-1")
+			n.stop()
+		}, 5 * time.Minute},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t, "10.88.0.0/30") // one address
+			n.withStorage(func(client storage.Client) {
+				j, _, err := journal.Open(context.Background(), client, time.Hour)
+				require.NoError(t, err)
+				earlier := &journal.Attachment{WorkloadID: "sandbox-0", Addresses: []netip.Addr{netip.MustParseAddr("10.88.0.2")}}
+				require.NoError(t, j.Release(earlier, time.Now().Add(-270*time.Second)))
+				require.NoError(t, j.Close(context.Background()))
+			})
+			n.start()
+			pod := nettest.NewPod(t)
+			n.attach(pod, "sandbox-1")
+			tt.end(n, pod)
+			n.cfg.CoolDown = tt.coolDown
+			n.start()
+			_, err := n.client.Attach(context.Background(), request(nettest.NewPod(t), "sandbox-2"))
+			assert.Equal(t, codes.ResourceExhausted, status.Code(err))
+			pool, _, err := n.ext.service.addresses.Known()
+			require.NoError(t, err)
+			assert.Equal(t, 1, pool.Counts(time.Now().Add(45*time.Second)).Cooling, "it has just begun")
+		})
+	}
+}
+
 // What a collector that was cut short, at any point, leaves behind, and what else
 // may have happened to the links while none was running.
 func TestReconcile(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -192,19 +193,30 @@ func (p *Pool) addresses(slot uint) []netip.Addr {
 	return addrs
 }
 
-// Claim takes the slots of addresses that were given out earlier. Addresses
-// outside the prefixes, as after a change of configuration, take nothing.
+// Claim takes the slots of addresses that were given out earlier, out of their
+// cool-down if need be. Addresses outside the prefixes, as after a change of
+// configuration, take nothing.
 func (p *Pool) Claim(addrs []netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, slot := range p.slots(addrs) {
-		if p.taken.Test(slot) {
+		if p.taken.Test(slot) && !p.warm(slot) {
 			p.shared[slot]++
 			continue
 		}
 		p.taken.Set(slot)
 		p.used++
 	}
+}
+
+// warm ends a slot's cool-down, and reports whether it was in one.
+func (p *Pool) warm(slot uint) bool {
+	i := slices.IndexFunc(p.cooled, func(c cooling) bool { return c.slot == slot })
+	if i < 0 {
+		return false
+	}
+	p.cooled = slices.Delete(p.cooled, i, i+1)
+	return true
 }
 
 // Release gives back what Allocate or Claim took; it can be given out again when

@@ -153,8 +153,33 @@ func TestClaimAcrossSlots(t *testing.T) {
 	assert.Equal(t, Counts{Free: 5}, pool.Counts(epoch))
 }
 
+// After a restart an address's releases are claimed and released in their order:
+// its cool-down is counted from the last.
+func TestCoolDownIsCountedFromTheLastRelease(t *testing.T) {
+	pool := newPool(t, time.Minute, "10.0.0.0/30")
+	a := addrs("10.0.0.2")
+	for _, at := range []time.Time{epoch, epoch.Add(time.Hour)} {
+		pool.Claim(a)
+		pool.Release(a, at)
+	}
+	now := epoch.Add(time.Hour + time.Second)
+	assert.Equal(t, Counts{Cooling: 1}, pool.Counts(now))
+	_, err := pool.Allocate(now)
+	require.ErrorIs(t, err, ErrFull)
+
+	pool.Claim(a)
+	assert.Equal(t, Counts{Used: 1}, pool.Counts(now), "in use, it does not cool down")
+	assert.Equal(t, Counts{Used: 1}, pool.Counts(now.Add(time.Hour)))
+	pool.Claim(a)
+	pool.Release(a, now)
+	assert.Equal(t, Counts{Used: 1}, pool.Counts(now), "it has another holder")
+	pool.Release(a, now)
+	assert.Equal(t, Counts{Cooling: 1}, pool.Counts(now))
+}
+
 // 65,536 allocations and frees and more against a model that is too simple to be
-// wrong: a map of who has what and until when it rests.
+// wrong: a map of who has what and until when it rests. Now and then the pool is
+// made anew, from what is held and from all releases that there ever were.
 func TestAgainstModel(t *testing.T) {
 	for _, seed := range []uint64{1, 2, 3} {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -166,6 +191,11 @@ func TestAgainstModel(t *testing.T) {
 			var held [][]netip.Addr
 			taken := map[netip.Addr]bool{}
 			rests := map[netip.Addr]time.Time{}
+			type released struct {
+				addrs []netip.Addr
+				at    time.Time
+			}
+			var releases []released
 			full := 0
 
 			allocate := func() {
@@ -208,8 +238,19 @@ func TestAgainstModel(t *testing.T) {
 					rests[a] = now.Add(coolDown)
 				}
 				pool.Release(held[i], now)
+				releases = append(releases, released{held[i], now})
 				held[i] = held[len(held)-1]
 				held = held[:len(held)-1]
+			}
+			restart := func() {
+				pool = newPool(t, coolDown, "10.88.0.0/16", "fd00:88::/64")
+				for _, a := range held {
+					pool.Claim(a)
+				}
+				for _, r := range releases {
+					pool.Claim(r.addrs)
+					pool.Release(r.addrs, r.at)
+				}
 			}
 
 			for range 1 << 16 { // fill it to the brim, and beyond
@@ -218,7 +259,10 @@ func TestAgainstModel(t *testing.T) {
 			require.Len(t, held, capacity)
 			full = 99 // so that the next time counts
 			allocate()
-			for range 1 << 16 { // churn
+			for turn := range 1 << 16 { // churn
+				if turn%10_000 == 9_999 {
+					restart()
+				}
 				now = now.Add(time.Duration(rnd.IntN(2000)) * time.Millisecond)
 				if len(held) > 0 && rnd.IntN(100) < 52 {
 					release()

@@ -89,7 +89,7 @@ func shardOf(workloadID string) int {
 // encode returns the shard's stored form, nil if there is nothing to store.
 // Releases from before since have cooled down and are left out.
 func (s *shard) encode(since time.Time) ([]byte, error) {
-	s.released = slices.DeleteFunc(s.released, func(r Released) bool { return r.At.Before(since) })
+	s.released = slices.DeleteFunc(s.released, cooledDown(since))
 	if len(s.attachments) == 0 && len(s.released) == 0 {
 		return nil, nil
 	}
@@ -98,6 +98,11 @@ func (s *shard) encode(since time.Time) ([]byte, error) {
 		stored.Attachments = append(stored.Attachments, a)
 	}
 	return json.Marshal(stored)
+}
+
+// cooledDown says of releases whether they are from before since.
+func cooledDown(since time.Time) func(Released) bool {
+	return func(r Released) bool { return r.At.Before(since) }
 }
 
 // errVersion: the shard was written by a later version of this extension.

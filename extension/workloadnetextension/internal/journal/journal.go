@@ -57,7 +57,7 @@ type change struct {
 // Loaded is what a journal held when it was opened.
 type Loaded struct {
 	Attachments []*Attachment
-	Released    []Released // in the order of their times
+	Released    []Released // that have not cooled down, in the order of their times
 	// Damaged are the errors of those shards that can't be read, by key. What they
 	// held is lost, and overwritten.
 	Damaged map[string]error
@@ -117,6 +117,8 @@ func (j *Journal) load(ctx context.Context) (Loaded, error) {
 		}
 		loaded.Released = append(loaded.Released, s.released...)
 	}
+	// A shard keeps them until it is written the next time.
+	loaded.Released = slices.DeleteFunc(loaded.Released, cooledDown(j.since()))
 	slices.SortFunc(loaded.Released, func(a, b Released) int { return a.At.Compare(b.At) })
 	return loaded, nil
 }
@@ -254,8 +256,11 @@ func (j *Journal) commit(batch []*change) (late []*change) {
 	return late
 }
 
+// since is when the releases began that have not cooled down.
+func (j *Journal) since() time.Time { return j.now().Add(-j.coolDown) }
+
 func (j *Journal) store(touched map[int]bool) error {
-	since := j.now().Add(-j.coolDown)
+	since := j.since()
 	var ops []*storage.Operation
 	for i := range touched {
 		value, err := j.shards[i].encode(since)

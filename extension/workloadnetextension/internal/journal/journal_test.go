@@ -106,6 +106,21 @@ func TestReleasesAreForgottenAfterTheCoolDown(t *testing.T) {
 	assert.Nil(t, b, "an empty shard is not stored at all")
 }
 
+// A shard that nothing is written to keeps its releases; they are not loaded all the same.
+func TestOpenLeavesOutWhatHasCooledDown(t *testing.T) {
+	f := newFake()
+	j, _ := mustOpen(t, f)
+	now := time.Now().UTC()
+	require.NoError(t, j.Release(attachment(1), now.Add(-59*time.Second)))
+	require.NoError(t, j.Release(attachment(2), now))
+	closeJournal(t, j)
+	later := func() time.Time { return now.Add(2 * time.Second) }
+	j, loaded, err := open(context.Background(), f, time.Minute, later, Timeout)
+	require.NoError(t, err)
+	assert.Equal(t, []Released{{attachment(2).Addresses, now}}, loaded.Released)
+	closeJournal(t, j)
+}
+
 // What is answered is kept, whatever else is going on at the time.
 func TestConcurrentChanges(t *testing.T) {
 	dir := t.TempDir()
