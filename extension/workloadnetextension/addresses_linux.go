@@ -94,6 +94,9 @@ func (a *addresses) Release(addrs []netip.Addr, at time.Time) {
 		a.pool.Release(addrs, at)
 		return
 	}
-	a.claimed = slices.DeleteFunc(a.claimed, func(c []netip.Addr) bool { return slices.Equal(c, addrs) })
+	// One claim only: what was released once may have another holder by now.
+	if i := slices.IndexFunc(a.claimed, func(c []netip.Addr) bool { return slices.Equal(c, addrs) }); i >= 0 {
+		a.claimed = slices.Delete(a.claimed, i, i+1)
+	}
 	a.released = append(a.released, released{addrs, at})
 }

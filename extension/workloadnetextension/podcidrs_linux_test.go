@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/ipam"
 	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/nettest"
 	pb "github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/workloadnetpb"
 	"github.com/otelcol-retina/otelcol-retina/internal/kubeapi"
@@ -166,4 +167,29 @@ func TestAddressesBeforeTheyAreKnown(t *testing.T) {
 	a.Claim(addr("10.0.0.4"))
 	assert.Equal(t, 2, pool.Counts(now).Cooling)
 	assert.Equal(t, 1, pool.Counts(now).Used)
+}
+
+// A restart claims what is in use, then claims and releases what was given back
+// earlier: an address that was given again by then stays taken.
+func TestReleaseOfAnEarlierHolder(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		t.Run(fmt.Sprint("prefixes known: ", known), func(t *testing.T) {
+			a := &addresses{coolDown: time.Minute}
+			use := func() { require.NoError(t, a.Use([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/29")})) }
+			if known {
+				use()
+			}
+			now := time.Now()
+			addr := []netip.Addr{netip.MustParseAddr("10.0.0.2")}
+			a.Claim(addr)
+			a.Claim(addr)
+			a.Release(addr, now.Add(-time.Hour))
+			if !known {
+				use()
+			}
+			pool, _, err := a.Known()
+			require.NoError(t, err)
+			assert.Equal(t, ipam.Counts{Used: 1, Free: 4}, pool.Counts(now))
+		})
+	}
 }
