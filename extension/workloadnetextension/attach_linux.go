@@ -43,6 +43,9 @@ func (s *service) Attach(ctx context.Context, req *pb.AttachRequest) (*pb.Attach
 	defer ns.Close()
 	a.NetNS = ns.Inode
 	if existing := s.table.get(a.WorkloadID); existing != nil {
+		if s.table.isDetaching(a.WorkloadID) {
+			return nil, status.Errorf(codes.Unavailable, "workload_id: %q is being detached, and its Detach has not finished: detach it again first", a.WorkloadID)
+		}
 		if !sameRequest(existing, a) {
 			return nil, status.Errorf(codes.AlreadyExists, "workload_id: %q is attached with another request, to %s: detach it first",
 				a.WorkloadID, existing.NetNSPath)
@@ -176,7 +179,11 @@ func (s *service) Detach(ctx context.Context, req *pb.DetachRequest) (*pb.Detach
 	if a == nil {
 		return &pb.DetachResponse{}, nil
 	}
-	if err := s.network.Doom(a.HostIndex, id); err != nil {
+	err = s.network.Doom(a.HostIndex, id)
+	if !errors.Is(err, veth.ErrNotOurs) { // else nothing was done
+		s.table.detach(id)
+	}
+	if err != nil {
 		return nil, toStatus(err)
 	}
 	if err := s.forget(a); err != nil {

@@ -450,7 +450,8 @@ func TestAttachManyAtOnce(t *testing.T) {
 
 func TestDetachLeavesAnothersLinkAlone(t *testing.T) {
 	n := newNode(t).start()
-	a := n.attach(nettest.NewPod(t), "sandbox-1")
+	pod := nettest.NewPod(t)
+	a := n.attach(pod, "sandbox-1")
 	link, err := netlink.LinkByName(a.HostInterface)
 	require.NoError(t, err)
 	require.NoError(t, netlink.LinkSetAlias(link, "somebody's"))
@@ -461,7 +462,97 @@ func TestDetachLeavesAnothersLinkAlone(t *testing.T) {
 	assert.ErrorContains(t, err, a.HostInterface)
 	assert.Equal(t, before, nettest.NodeState(t))
 	assert.Len(t, n.list(), 1, "it is still attached, and its addresses are still taken")
+	answer, err := n.client.Attach(context.Background(), request(pod, "sandbox-1"))
+	require.NoError(t, err)
+	assert.True(t, proto.Equal(a, answer.Attachment))
 	require.NoError(t, netlink.LinkSetAlias(link, "workloadnet sandbox-1"))
+}
+
+// After a Detach that failed nobody is told that the workload is attached: its link
+// may be off the network. The Detach has to be repeated.
+func TestDetachFails(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		fault func(s *service) (restore func())
+	}{
+		{"the link can't be taken down", func(s *service) func() {
+			s.network.Fault = func(veth.Step) error { return errors.New("injected") }
+			return func() { s.network.Fault = nil }
+		}},
+		{"the storage fails when the link is down", func(s *service) func() {
+			working := s.journal
+			s.journal = brokenJournal(t)
+			return func() { s.journal = working }
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t).start()
+			pod := nettest.NewPod(t)
+			n.attach(pod, "sandbox-1")
+			restore := tt.fault(n.ext.service)
+			_, err := n.client.Detach(context.Background(), &pb.DetachRequest{WorkloadId: "sandbox-1"})
+			require.Error(t, err)
+			restore()
+
+			other := request(pod, "sandbox-1")
+			other.Workload.Name = "other"
+			for _, r := range []*pb.AttachRequest{request(pod, "sandbox-1"), other} {
+				_, err := n.client.Attach(context.Background(), r)
+				assert.Equal(t, codes.Unavailable, status.Code(err))
+				assert.ErrorContains(t, err, `workload_id: "sandbox-1" is being detached, and its Detach has not finished: detach it again first`)
+			}
+			assert.Len(t, n.list(), 1, "its addresses are still taken")
+
+			n.detach("sandbox-1")
+			a := n.attach(pod, "sandbox-1")
+			assert.Len(t, nettest.Lines(nettest.NodeState(t), "link "+a.HostInterface, "up|"), 1)
+			assert.Equal(t, []string{"10.88.0.3", "fd00:88::3"}, ips(a))
+		})
+	}
+}
+
+// The reaper deletes all links that are off the network at once, one whose Detach
+// has failed as well: that is no namespace that was deleted.
+func TestDetachFailsAndTheLinkIsReaped(t *testing.T) {
+	n := newNode(t).start()
+	s := n.ext.service
+	n.attach(nettest.NewPod(t), "sandbox-1")
+	working := s.journal
+	s.journal = brokenJournal(t)
+	_, err := n.client.Detach(context.Background(), &pb.DetachRequest{WorkloadId: "sandbox-1"})
+	require.Equal(t, codes.Unavailable, status.Code(err))
+	require.NoError(t, s.network.Reap())
+	eventually(t, func(c *assert.CollectT) { assert.Empty(c, n.list()) })
+	s.journal = working
+	n.stop() // nothing is logged any more
+	assert.Zero(t, n.logs.FilterMessageSnippet("network namespace was deleted").Len())
+}
+
+// A link that joins a bridge and leaves it is still there.
+func TestLinkLeavesABridge(t *testing.T) {
+	n := newNode(t).start()
+	a := n.attach(nettest.NewPod(t), "sandbox-1")
+	gone := nettest.NewPod(t)
+	n.attach(gone, "sandbox-2")
+	require.NoError(t, addBridge("br"))
+	bridge, err := netlink.LinkByName("br")
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, netlink.LinkDel(bridge)) }()
+	link, err := netlink.LinkByName(a.HostInterface)
+	require.NoError(t, err)
+	require.NoError(t, netlink.LinkSetMaster(link, bridge))
+	require.NoError(t, netlink.LinkSetNoMaster(link))
+	gone.Close()
+	// What was told of the bridge was told before.
+	eventually(t, func(c *assert.CollectT) {
+		for _, a := range n.list() {
+			assert.NotEqual(c, "sandbox-2", a.WorkloadId)
+		}
+	})
+	list := n.list()
+	require.Len(t, list, 1)
+	assert.True(t, proto.Equal(a, list[0]))
+	assert.Equal(t, 1, n.logs.FilterMessageSnippet("network namespace was deleted").Len())
 }
 
 func TestDetachRefusesBadID(t *testing.T) {

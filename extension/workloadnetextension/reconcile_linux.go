@@ -239,10 +239,14 @@ func (s *service) vanished(ctx context.Context, index int) {
 	if a == nil || a.HostIndex != index {
 		return
 	}
+	detaching := s.table.isDetaching(id)
 	now := time.Now()
 	// Without the storage it is gone all the same, and the next start finds it so.
 	_ = s.stored(s.journal.Release(a, now))
 	s.drop(a, now)
+	if detaching {
+		return // the reaper has deleted its link with others
+	}
 	s.telemetry.ExtensionWorkloadnetVanished.Add(ctx, 1)
 	s.logger.Info("A workload's network namespace was deleted without a Detach: its addresses are free",
 		zap.String("workload_id", id), zap.Stringers("addresses", a.Addresses))

@@ -38,17 +38,20 @@ type watcher struct {
 // table is what is attached now: the one place that says so. It is safe for
 // concurrent use, and its lock is never held during I/O.
 type table struct {
-	mu       sync.Mutex
-	byID     map[string]*journal.Attachment
-	byIndex  map[int]string // the node's end of the link → workload id
-	busy     map[string]chan struct{}
-	watchers map[*watcher]struct{}
+	mu      sync.Mutex
+	byID    map[string]*journal.Attachment
+	byIndex map[int]string // the node's end of the link → workload id
+	busy    map[string]chan struct{}
+	// detaching are those whose Detach has begun and not finished: the link may be
+	// off the network already.
+	detaching map[string]struct{}
+	watchers  map[*watcher]struct{}
 }
 
 func newTable() *table {
 	return &table{
 		byID: map[string]*journal.Attachment{}, byIndex: map[int]string{},
-		busy: map[string]chan struct{}{}, watchers: map[*watcher]struct{}{},
+		busy: map[string]chan struct{}{}, detaching: map[string]struct{}{}, watchers: map[*watcher]struct{}{},
 	}
 }
 
@@ -84,6 +87,20 @@ func (t *table) get(id string) *journal.Attachment {
 	return t.byID[id]
 }
 
+// detach notes that a Detach of the workload has begun; remove ends it.
+func (t *table) detach(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.detaching[id] = struct{}{}
+}
+
+func (t *table) isDetaching(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, is := t.detaching[id]
+	return is
+}
+
 // put adds or replaces an attachment, and tells the watchers.
 func (t *table) put(a *journal.Attachment) {
 	t.mu.Lock()
@@ -102,6 +119,7 @@ func (t *table) remove(a *journal.Attachment) {
 	defer t.mu.Unlock()
 	delete(t.byID, a.WorkloadID)
 	delete(t.byIndex, a.HostIndex)
+	delete(t.detaching, a.WorkloadID)
 	t.tell(event{attachment: a, gone: true})
 }
 

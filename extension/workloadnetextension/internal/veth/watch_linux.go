@@ -31,7 +31,9 @@ func NewWatch() (*Watch, error) {
 // them, deletions.
 func (w *Watch) Next() (index int, ok bool) {
 	for update := range w.updates {
-		if update.Header.Type == unix.RTM_DELLINK {
+		// A bridge that a link leaves sends one of its own, of family AF_BRIDGE
+		// (del_nbp in net/bridge/br_if.c): the link lives on.
+		if update.Header.Type == unix.RTM_DELLINK && update.IfInfomsg.Family == unix.AF_UNSPEC {
 			return int(update.Index), true
 		}
 	}
