@@ -154,14 +154,36 @@ func listen(socket string) (*socketListener, error) {
 	return &socketListener{listener, lock}, nil
 }
 
-// checkDirectory refuses a directory where others could put their own socket.
+// checkDirectory refuses a directory where others could put their own socket, if not
+// now then while the collector is away: clients would take it for the collector's.
 func checkDirectory(dir string) error {
+	resolved, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{dir, resolved} {
+		// A sticky bit keeps others from moving away what is not theirs, which will
+		// do for the directories above, but not from making a socket.
+		err := checkWriters(dir, 0)
+		for err == nil && dir != filepath.Dir(dir) {
+			dir = filepath.Dir(dir)
+			err = checkWriters(dir, os.ModeSticky)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkWriters refuses a directory that others may write to, unless it has that mode.
+func checkWriters(dir string, unless os.FileMode) error {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return err
 	}
-	if mode := info.Mode(); mode.Perm()&0o022 != 0 && mode&os.ModeSticky == 0 {
-		return fmt.Errorf("other users may write to %s (mode %#o): they could put their own socket there; chmod 0700 it", dir, mode.Perm())
+	if mode := info.Mode(); mode.Perm()&0o022 != 0 && mode&unless == 0 {
+		return fmt.Errorf("other users may write to %s (mode %#o): they could put their own socket there; chmod go-w it, or take another directory", dir, mode.Perm())
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
 		return fmt.Errorf("%s belongs to user %d, who could put another socket there; chown it to the collector's user", dir, stat.Uid)

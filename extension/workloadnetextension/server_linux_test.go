@@ -189,13 +189,47 @@ func TestListen(t *testing.T) {
 		_, err := listen(path)
 		assert.ErrorContains(t, err, "other users may write to "+filepath.Dir(path)+" (mode 0777)")
 	})
-	t.Run("a directory of another user", func(t *testing.T) {
-		nettest.NeedNode(t) // root
+	t.Run("a directory where others may make files, though not delete them", func(t *testing.T) {
 		path := socket(t)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		require.NoError(t, os.Chown(filepath.Dir(path), nobody, nobody))
+		require.NoError(t, os.Chmod(filepath.Dir(path), 0o777|os.ModeSticky)) // as /tmp is
 		_, err := listen(path)
-		assert.ErrorContains(t, err, filepath.Dir(path)+" belongs to user 65534")
+		assert.ErrorContains(t, err, "other users may write to "+filepath.Dir(path)+" (mode 0777)")
+	})
+	t.Run("a directory above that others may write to", func(t *testing.T) {
+		path := socket(t)
+		above := filepath.Dir(filepath.Dir(path))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.Chmod(above, 0o777))
+		_, err := listen(path)
+		assert.ErrorContains(t, err, "other users may write to "+above+" (mode 0777)")
+		t.Run("by a link", func(t *testing.T) {
+			link := socket(t)
+			require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Dir(link)), 0o700))
+			require.NoError(t, os.Symlink(filepath.Dir(path), filepath.Dir(link)))
+			_, err := listen(link)
+			assert.ErrorContains(t, err, "other users may write to "+above+" (mode 0777)")
+		})
+		t.Run("with a link in it", func(t *testing.T) {
+			require.NoError(t, os.Remove(filepath.Dir(path)))
+			require.NoError(t, os.Symlink(t.TempDir(), filepath.Dir(path)))
+			_, err := listen(path)
+			assert.ErrorContains(t, err, "other users may write to "+above+" (mode 0777)")
+		})
+	})
+	t.Run("a directory of another user", func(t *testing.T) {
+		nettest.NeedNode(t) // root
+		for _, above := range []bool{false, true} {
+			path := socket(t)
+			dir := filepath.Dir(path)
+			require.NoError(t, os.MkdirAll(dir, 0o700))
+			if above {
+				dir = filepath.Dir(dir)
+			}
+			require.NoError(t, os.Chown(dir, nobody, nobody))
+			_, err := listen(path)
+			assert.ErrorContains(t, err, dir+" belongs to user 65534")
+		}
 	})
 	t.Run("one of many that find a stale socket gets it", func(t *testing.T) {
 		path := socket(t)
