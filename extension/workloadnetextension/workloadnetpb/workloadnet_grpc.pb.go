@@ -49,7 +49,8 @@ type WorkloadNetworkingClient interface {
 	// ALREADY_EXISTS: the workload id is attached with another request, the
 	// interface's name is taken in the namespace, or the namespace is on a network
 	// already. RESOURCE_EXHAUSTED: no address is free. NOT_FOUND: there is no such
-	// namespace. UNIMPLEMENTED: port_mappings or bandwidth are set.
+	// namespace. UNIMPLEMENTED: port_mappings or bandwidth are set. UNAVAILABLE:
+	// among others, a Detach of the workload has failed and must be repeated first.
 	Attach(ctx context.Context, in *AttachRequest, opts ...grpc.CallOption) (*AttachResponse, error)
 	// Detach takes a workload off the network; its addresses are free again after
 	// a cool-down. Detaching a workload that is not attached succeeds.
@@ -155,7 +156,8 @@ type WorkloadNetworkingServer interface {
 	// ALREADY_EXISTS: the workload id is attached with another request, the
 	// interface's name is taken in the namespace, or the namespace is on a network
 	// already. RESOURCE_EXHAUSTED: no address is free. NOT_FOUND: there is no such
-	// namespace. UNIMPLEMENTED: port_mappings or bandwidth are set.
+	// namespace. UNIMPLEMENTED: port_mappings or bandwidth are set. UNAVAILABLE:
+	// among others, a Detach of the workload has failed and must be repeated first.
 	Attach(context.Context, *AttachRequest) (*AttachResponse, error)
 	// Detach takes a workload off the network; its addresses are free again after
 	// a cool-down. Detaching a workload that is not attached succeeds.
