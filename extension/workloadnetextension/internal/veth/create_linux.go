@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"slices"
@@ -52,7 +53,7 @@ func (n Network) create(ctx context.Context, c *Creation) error {
 	}{
 		{StepOpen, c.open}, {StepEnter, c.enter},
 		{StepPair, c.pair}, {StepFind, c.find},
-		{StepAddrGen, c.stopAddressGeneration},
+		{StepAddrGen, c.stopAddressGeneration}, {StepIgnoreRA, c.ignoreAdvertisements},
 		{StepGatewayV4, func() error { return c.gateway(GatewayV4) }},
 		{StepGatewayV6, func() error { return c.gateway(GatewayV6) }},
 		{StepAddress, c.address}, {StepLoopback, c.loopback},
@@ -165,6 +166,20 @@ func (c *Creation) stopAddressGeneration() error {
 
 // addrGenModeNone is IN6_ADDR_GEN_MODE_NONE of linux/if_link.h.
 const addrGenModeNone = 1
+
+// ignoreAdvertisements keeps the workload from making itself the node's router: all
+// that it would take is a raw socket, on a node that does not forward IPv6.
+func (c *Creation) ignoreAdvertisements() error {
+	conf := sysctl("net/ipv6/conf/" + c.hostLink.Name)
+	err := (conf + "/accept_ra").set("0")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it has no IPv6
+	}
+	if heeds, _, e := conf.heedsAdvertisements(); err != nil && e == nil && !heeds {
+		return nil // the host of a container with a read-only /proc/sys has seen to it
+	}
+	return err
+}
 
 // has says whether the workload has an address of gateway's family.
 func (c *Creation) has(gateway netip.Addr) bool {

@@ -21,6 +21,7 @@ const (
 	StepPair
 	StepFind
 	StepAddrGen
+	StepIgnoreRA
 	StepGatewayV4
 	StepGatewayV6
 	StepAddress
@@ -43,6 +44,7 @@ const (
 var stepNames = map[Step]string{
 	StepOpen: "open netlink", StepEnter: "enter the namespace", StepPair: "create the veth pair",
 	StepFind: "find the pair's end in the namespace", StepAddrGen: "stop address generation on the node's end",
+	StepIgnoreRA:  "have the node's end ignore router advertisements",
 	StepGatewayV4: "give the node's end its IPv4 address", StepGatewayV6: "give the node's end its IPv6 address",
 	StepAddress: "give the interface its addresses", StepLoopback: "bring up lo in the namespace",
 	StepPodUp: "bring up the interface", StepHostUp: "bring up the node's end",

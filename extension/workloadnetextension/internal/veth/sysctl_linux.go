@@ -52,11 +52,11 @@ type changes []string
 
 // enable switches forwarding on, unless it is, and calls before if so.
 func (c *changes) enable(forwarding sysctl, before func() error) error {
-	on, err := forwarding.is("1")
+	is, err := forwarding.get()
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: the kernel lacks this family, configure no prefix of it", err)
 	}
-	if on || err != nil {
+	if is == "1" || err != nil {
 		return err
 	}
 	if err := before(); err != nil {
@@ -81,17 +81,16 @@ func (c *changes) keepAdvertisements() error {
 		err := c.keepAdvertisementsOn("net/ipv6/conf/" + sysctl(name))
 		// Some interfaces have no IPv6, and some have just been deleted.
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("set accept_ra=2 on %s before, so that it keeps its default route: %w", name, err)
+			return fmt.Errorf("keep the default routes of %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
 func (c *changes) keepAdvertisementsOn(conf sysctl) error {
-	for setting, heeds := range map[sysctl]string{"/accept_ra": "1", "/forwarding": "0"} {
-		if same, err := (conf + setting).is(heeds); !same || err != nil {
-			return err
-		}
+	heeds, always, err := conf.heedsAdvertisements()
+	if !heeds || always || err != nil {
+		return err
 	}
 	return c.set(conf+"/accept_ra", "2")
 }
@@ -110,6 +109,16 @@ func (n Network) foreignLinks() (names []string, err error) {
 	return names, err
 }
 
+// set is only called for settings that are not so yet: a container's /proc/sys is
+// often read-only, with the settings made by its host.
+func (c *changes) set(s sysctl, value string) error {
+	if err := s.set(value); err != nil {
+		return err
+	}
+	*c = append(*c, s.String()+"="+value)
+	return nil
+}
+
 // sysctl is a setting of the kernel's: its path in /proc/sys.
 type sysctl string
 
@@ -118,17 +127,21 @@ func (s sysctl) String() string { return strings.NewReplacer("/", ".", ".", "/")
 
 func (s sysctl) path() string { return "/proc/sys/" + string(s) }
 
-func (s sysctl) is(value string) (bool, error) {
+func (s sysctl) get() (string, error) {
 	b, err := os.ReadFile(s.path())
-	return string(bytes.TrimSpace(b)) == value, err
+	return string(bytes.TrimSpace(b)), err
 }
 
-// set is only called for settings that are not so yet: a container's /proc/sys is
-// often read-only, with the settings made by its host.
-func (c *changes) set(s sysctl, value string) error {
-	if err := os.WriteFile(s.path(), []byte(value), 0); err != nil {
-		return err
+func (s sysctl) set(value string) error { return os.WriteFile(s.path(), []byte(value), 0) }
+
+// heedsAdvertisements says whether the interface that has its settings in s heeds
+// router advertisements now, and whether it does so when it forwards.
+func (s sysctl) heedsAdvertisements() (now, always bool, err error) {
+	accept, err := (s + "/accept_ra").get()
+	if err != nil {
+		return false, false, err
 	}
-	*c = append(*c, s.String()+"="+value)
-	return nil
+	forwarding, err := (s + "/forwarding").get()
+	always = accept == "2"
+	return always || accept == "1" && forwarding == "0", always, err
 }

@@ -41,12 +41,12 @@ func uplink(t *testing.T, node, router *nettest.Pod) {
 	})
 }
 
-// advertise sends a router advertisement (RFC 4861 4.2) out of the router's link:
-// it is the default router for so many seconds.
-func advertise(router *nettest.Pod, seconds byte) (err error) {
-	router.Do(func() {
+// advertise sends a router advertisement (RFC 4861 4.2) out of a link of from's,
+// which it says is the default router for so many seconds.
+func advertise(from *nettest.Pod, name string, seconds byte) (err error) {
+	from.Do(func() {
 		var link netlink.Link
-		if link, err = netlink.LinkByName("down"); err != nil {
+		if link, err = netlink.LinkByName(name); err != nil {
 			return
 		}
 		var fd int
@@ -76,7 +76,7 @@ func TestForwardingKeepsAdvertisedRoutes(t *testing.T) {
 	await := func(seconds byte, routes int) {
 		t.Helper()
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			assert.NoError(c, advertise(router, seconds))
+			assert.NoError(c, advertise(router, "down", seconds))
 			assert.Len(c, defaultRoutes(node), routes)
 		}, 10*time.Second, 5*time.Millisecond)
 	}
@@ -130,6 +130,72 @@ func TestForwardingTrustsNobodyNew(t *testing.T) {
 		"net.ipv6.conf.all.forwarding=1", "net.ipv6.conf.heeds.accept_ra=2", "net.ipv6.conf.vlan/7.accept_ra=2",
 	}, changed)
 	assert.Equal(t, map[string]string{
-		"heeds": "2", "vlan.7": "2", "ignores": "0", "forwards": "1", ours.HostName: "1", "default": "1",
+		"heeds": "2", "vlan.7": "2", "ignores": "0", "forwards": "1", ours.HostName: "0", "default": "1",
 	}, values)
+}
+
+// A node that does not forward IPv6 heeds advertisements, but not a workload's.
+func TestWorkloadIsNoRouter(t *testing.T) {
+	node, pod := nettest.NewPod(t), nettest.NewPod(t)
+	ns := open(t, pod)
+	var link Link
+	node.Do(func() {
+		c, err := Network{}.Create(context.Background(), ns, Spec{"sandbox-1", "eth0", addrs("10.88.0.2")})
+		if assert.NoError(t, err) {
+			link = c.Link()
+			c.Close()
+		}
+	})
+	pod.Do(func() {
+		eth0, err := netlink.LinkByName("eth0")
+		if assert.NoError(t, err) {
+			assert.NoError(t, netlink.AddrAdd(eth0, &netlink.Addr{IPNet: ipNet(GatewayV6, 64), Flags: unix.IFA_F_NODAD}))
+		}
+	})
+	// The second one is counted when the first has been dealt with.
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.NoError(c, advertise(pod, "eth0", 60))
+		var counters []byte
+		var err error
+		node.Do(func() { counters, err = os.ReadFile("/proc/thread-self/net/dev_snmp6/" + link.HostName) })
+		assert.NoError(c, err)
+		assert.Regexp(c, `Icmp6InType134\s+([2-9]|\d\d)`, string(counters))
+	}, 10*time.Second, 5*time.Millisecond)
+	assert.Empty(t, nettest.Lines(node.State(), "route ::/0"))
+}
+
+// With a read-only /proc/sys it must be so already that a workload's advertisements
+// are ignored.
+func TestReadOnlySysctls(t *testing.T) {
+	for _, tt := range []struct {
+		name, setting, value string
+		want                 error
+	}{
+		{"no link heeds advertisements", "default/accept_ra", "0", nil},
+		{"the node forwards", "all/forwarding", "1", nil},
+		{"the node forwards and heeds them all the same", "default/accept_ra", "2", unix.EROFS},
+		{"as the kernel has it", "default/accept_ra", "1", unix.EROFS},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			node := nettest.NewPod(t)
+			ns := open(t, nettest.NewPod(t))
+			var err error
+			node.Do(func() {
+				assert.NoError(t, os.WriteFile("/proc/sys/net/ipv6/conf/"+tt.setting, []byte(tt.value), 0))
+				// The mount is the thread's, which ends.
+				assert.NoError(t, unix.Unshare(unix.CLONE_NEWNS))
+				assert.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+				assert.NoError(t, unix.Mount("/proc/sys", "/proc/sys", "", unix.MS_BIND, ""))
+				assert.NoError(t, unix.Mount("", "/proc/sys", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
+				var c *Creation
+				if c, err = (Network{}).Create(context.Background(), ns, Spec{"sandbox-1", "eth0", addrs("10.88.0.2")}); err == nil {
+					c.Close()
+				}
+			})
+			assert.ErrorIs(t, err, tt.want)
+			if tt.want != nil {
+				assert.ErrorContains(t, err, "have the node's end ignore router advertisements: ")
+			}
+		})
+	}
 }
