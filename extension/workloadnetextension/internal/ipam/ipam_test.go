@@ -179,7 +179,7 @@ func TestCoolDownIsCountedFromTheLastRelease(t *testing.T) {
 
 // 65,536 allocations and frees and more against a model that is too simple to be
 // wrong: a map of who has what and until when it rests. Now and then the pool is
-// made anew, from what is held and from all releases that there ever were.
+// made anew, from what is held and from releases, most of which have cooled down.
 func TestAgainstModel(t *testing.T) {
 	for _, seed := range []uint64{1, 2, 3} {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestAgainstModel(t *testing.T) {
 				for _, a := range held {
 					pool.Claim(a)
 				}
-				for _, r := range releases {
+				for _, r := range releases[max(len(releases)-3000, 0):] {
 					pool.Claim(r.addrs)
 					pool.Release(r.addrs, r.at)
 				}
