@@ -126,13 +126,23 @@ func TestLives(t *testing.T) {
 		holds(t, "fd00:9::1:8", b)
 	})
 	t.Run("static pod, by the UID that the node knows", func(t *testing.T) {
-		pod(k.create(ctx, "static-node-1", func(p *corev1.Pod) {
-			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "f5d1b6a0c3e94b5c8d7e6f5a4b3c2d1e"}
+		const uid = "f5d1b6a0c3e94b5c8d7e6f5a4b3c2d1e"
+		uidIs := func(t *testing.T, want string) {
+			t.Helper()
+			await(t, uid+" is "+want, func() bool { return describe(i.Resolve(podidentity.Query{UID: uid})) == want })
+		}
+		a := pod(k.create(ctx, "static-node-1", func(p *corev1.Pod) {
+			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: uid}
 		}))
-		await(t, "its UID is known", func() bool {
-			id, _ := i.Resolve(podidentity.Query{UID: "f5d1b6a0c3e94b5c8d7e6f5a4b3c2d1e"})
-			return id != nil && id.Name == "static-node-1"
-		})
+		uidIs(t, uid)
+		for range 2 {
+			a = pod(k.report(ctx, a, func(s *corev1.PodStatus) { runs(s, "10.9.1.10") }))
+			await(t, "10.9.1.10 is its own", func() bool { return i.uid("10.9.1.10") == uid })
+			uidIs(t, uid)
+			a = pod(k.report(ctx, a, func(s *corev1.PodStatus) { stopped(s); s.Phase = corev1.PodFailed }))
+			free(t, "10.9.1.10")
+			uidIs(t, "ended")
+		}
 	})
 	assert.Empty(t, i.warnings())
 }

@@ -20,10 +20,15 @@ type observation struct {
 	// record is the pod's. Its Begin is when the pod took its keys by its own
 	// status, zero where the status doesn't say.
 	record podidentity.Record
-	// over says that the pod has ended: none of its containers runs, nor will.
+	// over says that the pod has ended: none of its containers runs, nor will,
+	// unless it is a mirror's.
 	over bool
 	// overAt is when, by the pod's status; zero where that doesn't say.
 	overAt time.Time
+	// mirror says that the object stands for a static pod. A phase is final for
+	// pods of the API server; a static pod's is not, and runs again under the same
+	// mirror (kubernetes: pkg/kubelet/status/status_manager.go, TerminatePod).
+	mirror bool
 }
 
 // GetObjectMeta lets a client-go store file the observation by its name.
@@ -52,6 +57,7 @@ func observe(pod *corev1.Pod, want wanted) *observation {
 		},
 		HostNetwork: pod.Spec.HostNetwork,
 	}}
+	_, o.mirror = pod.Annotations[corev1.MirrorPodAnnotationKey]
 	gone, last := containersGone(&pod.Status)
 	switch {
 	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed,

@@ -33,6 +33,7 @@ func TestObserveSamples(t *testing.T) {
 			annotations: []string{"example.test/team"},
 		})
 		assert.False(t, o.over)
+		assert.False(t, o.mirror)
 		assert.Equal(t, "5f0c7d0a-6b1f-4a35-9f4e-4f6a1b0e7c11", o.record.Owner)
 		assert.Equal(t, "shop", o.record.Identity.Namespace)
 		assert.Equal(t, "web-7d4b9c-x2x5p", o.record.Identity.Name)
@@ -45,6 +46,7 @@ func TestObserveSamples(t *testing.T) {
 		o := observe(samplePod(t, "static-mirror"), wanted{})
 		assert.Equal(t, "9a6a1c7e-0c58-4f0e-8f3e-6d0c3a1a2b44", o.record.Owner)
 		assert.Equal(t, "f5d1b6a0c3e94b5c8d7e6f5a4b3c2d1e", o.record.Identity.UID, "the UID that the node knows it by")
+		assert.True(t, o.mirror)
 		assert.True(t, o.record.HostNetwork)
 		assert.Empty(t, o.record.Addresses)
 		assert.Nil(t, o.record.Identity.Labels)

@@ -40,8 +40,12 @@ type podState struct {
 	// begin is when the pod took the addresses that addrs sums up.
 	begin time.Time
 	addrs uint64
-	// over: the end has been reported; nothing brings this UID back.
+	// over: the end has been reported. Nothing brings this UID back, unless it is
+	// a mirror's.
 	over bool
+	// ended is when the pod was last over, zero for never. What a mirror's pod
+	// holds afterwards, it got afterwards.
+	ended time.Time
 }
 
 // holds reports whether uid is a pod whose end has not been reported.
@@ -63,20 +67,27 @@ func (st podState) endedAt(o *observation, now time.Time) time.Time {
 // an observation, and settles the record's Begin.
 func follow(prev podState, o *observation, now time.Time) podState {
 	same := prev.uid == o.record.Owner
-	if o.over || same && prev.over {
-		return podState{uid: o.record.Owner, over: true}
+	if !same {
+		prev = podState{}
+	}
+	switch {
+	case o.over:
+		return podState{uid: o.record.Owner, over: true, ended: prev.endedAt(o, now)}
+	case prev.over && !o.mirror:
+		return prev
 	}
 	sum := addressSum(o.record.Addresses)
 	switch {
-	case same && prev.addrs == sum:
+	case same && !prev.over && prev.addrs == sum:
 		// The status may have learnt more since, but a lease has one beginning.
 		o.record.Begin = prev.begin
 	case o.record.Begin.IsZero(), o.record.Begin.After(now),
 		// New addresses need a later word than the one on the old ones.
-		same && prev.addrs != 0 && sum != 0 && !o.record.Begin.After(prev.begin):
+		prev.addrs != 0 && sum != 0 && !o.record.Begin.After(prev.begin),
+		!o.record.Begin.After(prev.ended):
 		o.record.Begin = now
 	}
-	return podState{uid: o.record.Owner, begin: o.record.Begin, addrs: sum}
+	return podState{uid: o.record.Owner, begin: o.record.Begin, addrs: sum, ended: prev.ended}
 }
 
 func newPodStore(h *health, want wanted, now func() time.Time) *podStore {

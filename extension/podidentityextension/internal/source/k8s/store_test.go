@@ -202,6 +202,55 @@ func TestEndedPodStaysEnded(t *testing.T) {
 	assert.Len(t, l.sink.ends, 1)
 }
 
+func TestStaticPodThatRunsAgainIsKnownAgain(t *testing.T) {
+	mirror := with(running("proxy-node-1", "a", "10.9.0.5"), func(p *corev1.Pod) {
+		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "f5d1b6a0"}
+	})
+	failed := with(mirror, func(p *corev1.Pod) {
+		p.Status.Phase = corev1.PodFailed
+		terminated(t0.Add(7 * time.Second))(p)
+	})
+	refused := with(mirror, func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodFailed} }) // by admission: no word on when
+	restarted := with(mirror, func(p *corev1.Pod) {
+		p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(t0.Add(14 * time.Second))
+	})
+	onHost := func(p *corev1.Pod) { p.Spec.HostNetwork = true }
+	waiting := with(mirror, func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodPending} })
+	for name, tt := range map[string]struct {
+		lives []*corev1.Pod // at t0, and every 10 s from then on
+		begin time.Duration // of what the last one holds
+	}{
+		"in a new sandbox":                 {[]*corev1.Pod{mirror, failed, restarted}, 15 * time.Second},
+		"first seen failed":                {[]*corev1.Pod{failed, failed, restarted}, 15 * time.Second},
+		"by the word of its earlier life":  {[]*corev1.Pod{mirror, failed, mirror}, 20 * time.Second},
+		"where no word says when it ended": {[]*corev1.Pod{mirror, refused, mirror}, 20 * time.Second},
+		"with an address only later":       {[]*corev1.Pod{mirror, failed, waiting, mirror}, 30 * time.Second},
+		"after it failed twice":            {[]*corev1.Pod{mirror, failed, failed, restarted}, 15 * time.Second},
+		"and goes on":                      {[]*corev1.Pod{mirror, failed, restarted, mirror}, 15 * time.Second},
+		"on the host's network":            {[]*corev1.Pod{with(mirror, onHost), with(failed, onHost), with(restarted, onHost)}, 20 * time.Second},
+	} {
+		follow := func(t *testing.T, take func(*life, *corev1.Pod) error) {
+			l := newLife()
+			for i, pod := range tt.lives {
+				l.after(time.Duration(i) * 10 * time.Second)
+				require.NoError(t, take(l, pod))
+				if pod.Status.Phase == corev1.PodFailed {
+					assert.Empty(t, l.sink.owners())
+				} else {
+					assert.Equal(t, []string{"a"}, l.sink.owners())
+				}
+			}
+			assert.Equal(t, t0.Add(tt.begin), l.sink.live["a"].Begin)
+		}
+		t.Run(name, func(t *testing.T) {
+			follow(t, func(l *life, p *corev1.Pod) error { return l.Update(p) })
+		})
+		t.Run(name+", in lists", func(t *testing.T) {
+			follow(t, func(l *life, p *corev1.Pod) error { return l.Replace([]any{p}, "1") })
+		})
+	}
+}
+
 func TestDeletingPodHoldsItsAddressUntilItsContainersAreGone(t *testing.T) {
 	l := newLife()
 	pod := with(running("web-0", "a", "10.9.0.5"), deleting)
