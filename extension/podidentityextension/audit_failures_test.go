@@ -33,7 +33,7 @@ import (
 //	IPv4-mapped, zone and port forms   processor internal/address TestParse
 //	one address on two networks        TestOneSecondaryAddressOnTwoNetworks, and of a real API server
 //	                                   test/k8s TestLives/one_secondary_address_of_two_pods
-//	API server restart                 k8s TestUnreachableServerIsReportedOnceAndOnReturn
+//	API server restart                 k8s TestUnreachableServerIsReportedAndItsReturn
 //	log storm when refused by RBAC     k8s TestRefusalNamesTheVerbOnceAndIsForgottenWhenGranted
 //	race at start                      processor TestHoldUntilReady, TestDropWhileUnready
 //	mesh or NAT address                processor TestAssociations/sender_behind_NAT

@@ -46,8 +46,9 @@ type Sink interface {
 	// Synced marks a source as synced and healthy without a new answer: one that
 	// reports single changes, or one whose last answer still stands.
 	Synced()
-	// Failed reports that the source could not get an answer; what is known
-	// stays. err says what was attempted on what, for the operator.
+	// Failed reports an attempt that got no answer; what is known stays. err says
+	// what was attempted on what, for the operator. The sink counts every attempt
+	// and logs each wording once until the source answers again.
 	Failed(err error)
 	// Refresh returns a channel that receives when a look-up missed and a fresh
 	// listing might help. Sources that poll re-list on it, at a bounded rate;

@@ -86,10 +86,9 @@ func (s *podSource) run(pods podsAPI, server string, sink source.Sink) {
 	// operator, and it logs at every retry.
 	silent := logr.Discard()
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
-	h := &health{sink: sink, logger: s.logger}
-	w := &podWatch{api: pods, server: server, fields: selector(s.cfg), health: h}
+	w := &podWatch{api: pods, server: server, fields: selector(s.cfg), sink: sink}
 	labels, annotations := sink.Wanted()
-	store := newPodStore(h, wanted{labels, annotations}, time.Now)
+	store := newPodStore(sink, wanted{labels, annotations}, time.Now)
 	reflector := cache.NewReflectorWithOptions(w.listWatch(), &corev1.Pod{}, store, cache.ReflectorOptions{
 		Logger:  &silent,
 		Name:    "podidentity",

@@ -7,23 +7,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 )
 
 func TestMain(m *testing.M) {
@@ -179,13 +185,14 @@ func TestRefusalNamesTheVerbOnceAndIsForgottenWhenGranted(t *testing.T) {
 				assert.ErrorContains(t, sink.failed[0], tt.want)
 				assert.ErrorContains(t, sink.failed[0], `User "collector" cannot watch`)
 				assert.True(t, apierrors.IsForbidden(errors.Unwrap(sink.failed[0])))
-				awaitCalls(t, api, func() bool { return api.watches >= 3 })
-				sink.await(t, "one report, no pods", func() bool { return len(sink.failed) == 1 && sink.lists == 0 })
+				sink.await(t, "the next refusals, no pods", func() bool { return len(sink.failed) >= 3 && sink.lists == 0 })
+				sink.await(t, "one reason, which the sink logs once", func() bool { return len(sink.reasons()) == 1 })
 
 				api.set(func() { clear(api.refuse) })
-				sink.await(t, "the pods", func() bool { return sink.lists == 1 && len(sink.live) == 1 })
+				failed := 0
+				sink.await(t, "the pods", func() bool { failed = len(sink.failed); return sink.lists == 1 && len(sink.live) == 1 })
 				api.set(func() { api.refuse["watch"], api.refuse["list"] = true, true; api.cut++ })
-				sink.await(t, "the next refusal", func() bool { return len(sink.failed) == 2 && len(sink.live) == 1 })
+				sink.await(t, "the next refusal", func() bool { return len(sink.failed) > failed && len(sink.live) == 1 })
 			})
 		})
 	}
@@ -195,23 +202,13 @@ func TestRefusalNamesTheVerbOnceAndIsForgottenWhenGranted(t *testing.T) {
 		api.refuse["list"] = true
 		sink := newRecordingSink()
 		startSource(t, api, sink)
-		awaitCalls(t, api, func() bool { return api.lists >= 2 })
-		sink.await(t, "one report", func() bool { return len(sink.failed) == 1 })
+		sink.await(t, "the refusals", func() bool { return len(sink.failed) >= 2 })
+		sink.await(t, "one reason", func() bool { return len(sink.reasons()) == 1 })
 		assert.ErrorContains(t, sink.failed[0], `not allowed to list pods: grant the verbs "list" on the resource "pods"`)
 	})
 }
 
-// awaitCalls waits until the source has called the fake often enough.
-func awaitCalls(t *testing.T, api *fakeAPI, cond func() bool) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		api.mu.Lock()
-		defer api.mu.Unlock()
-		return cond()
-	}, time.Minute, time.Millisecond)
-}
-
-func TestUnreachableServerIsReportedOnceAndOnReturn(t *testing.T) {
+func TestUnreachableServerIsReportedAndItsReturn(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	for name, tt := range map[string]struct {
 		err  error
@@ -229,33 +226,106 @@ func TestUnreachableServerIsReportedOnceAndOnReturn(t *testing.T) {
 			sink.await(t, "the first list", func() bool { return sink.lists == 1 })
 
 			api.set(func() { api.err = tt.err; api.cut++ })
-			sink.await(t, "the report", func() bool { return len(sink.failed) == 1 })
+			sink.await(t, "the reports", func() bool { return len(sink.failed) >= 2 })
+			sink.await(t, "one reason", func() bool { return len(sink.reasons()) == 1 })
 			assert.ErrorContains(t, sink.failed[0], tt.want)
 			api.put(running("b", "uid-b", "10.9.0.2"))
 			synced := 0
 			sink.await(t, "what was known stays", func() bool { synced = sink.synced; return len(sink.live) == 1 })
 			api.set(func() { api.err = nil })
-			sink.await(t, "the truth", func() bool { return len(sink.live) == 2 && sink.synced > synced && len(sink.failed) == 1 })
+			sink.await(t, "the truth", func() bool { return len(sink.live) == 2 && sink.synced > synced })
 		})
 	}
 }
 
-func TestEachReasonIsReportedOnce(t *testing.T) {
-	core, logs := observer.New(zap.WarnLevel)
+// answers is an HTTP transport that counts the requests.
+type answers struct {
+	answer            func(*http.Request) (*http.Response, error)
+	requests, watches int
+}
+
+func (a *answers) RoundTrip(req *http.Request) (*http.Response, error) {
+	a.requests++
+	if req.URL.Query().Has("watch") {
+		a.watches++
+	}
+	return a.answer(req)
+}
+
+// TestEachAttemptWithoutAnAnswerIsReported: an outage of an hour is as many
+// failures as there were attempts, and one reason for the log. The client is the
+// source's own: client-go repeats some requests by itself.
+func TestEachAttemptWithoutAnAnswerIsReported(t *testing.T) {
+	port := 40000
+	broken := func(cause error, ops ...string) func(*http.Request) (*http.Response, error) {
+		return func(*http.Request) (*http.Response, error) {
+			port++
+			op := ops[port%len(ops)]
+			return nil, &net.OpError{
+				Op: op, Net: "tcp", Source: &net.TCPAddr{Port: port}, Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443},
+				Err: os.NewSyscallError(op, cause),
+			}
+		}
+	}
+	status := func(code int, reason metav1.StatusReason) func(*http.Request) (*http.Response, error) {
+		return func(req *http.Request) (*http.Response, error) {
+			body := fmt.Sprintf(`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": %q, "code": %d}`, reason, code)
+			return &http.Response{
+				StatusCode: code, Request: req, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(strings.NewReader(body)),
+			}, nil
+		}
+	}
+	every := func(a *answers) int { return a.requests }
+	// They slow a loop of errors down, by the real time of the last test's.
+	defer func(handlers []utilruntime.ErrorHandler) { utilruntime.ErrorHandlers = handlers }(utilruntime.ErrorHandlers)
+	utilruntime.ErrorHandlers = nil
+	for name, tt := range map[string]struct {
+		answer   func(*http.Request) (*http.Response, error)
+		attempts func(*answers) int
+		want     string
+	}{
+		"connection refused": {broken(syscall.ECONNREFUSED, "connect"), every, "list or watch pods of https://api.test: connection to 192.0.2.1:443: connection refused"},
+		"connection reset":   {broken(syscall.ECONNRESET, "connect", "read", "write"), every, "list or watch pods of https://api.test: connection to 192.0.2.1:443: connection reset by peer"},
+		"no answer in time":  {broken(syscall.ETIMEDOUT, "connect"), every, "list or watch pods of https://api.test: connection to 192.0.2.1:443: connection timed out"},
+		"hung up":            {func(*http.Request) (*http.Response, error) { return nil, io.EOF }, every, "list or watch pods of https://api.test: EOF"},
+		"unauthorized":       {status(401, metav1.StatusReasonUnauthorized), every, "does not accept the collector's credentials"},
+		"broken server":      {status(500, metav1.StatusReasonInternalError), every, "list or watch pods of https://api.test: "},
+		// Each refused watch is followed by the question whether a list is refused, too.
+		"refused": {status(403, metav1.StatusReasonForbidden), func(a *answers) int { return a.watches }, "not allowed to list and watch pods"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &answers{answer: tt.answer}
+				pods, _, err := newPodsClient(&rest.Config{Host: "https://api.test", Transport: server})
+				require.NoError(t, err)
+				sink := newRecordingSink()
+				startSourceWith(t, pods, sink, backoff)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				assert.Greater(t, len(sink.failed), 100)
+				assert.Len(t, sink.failed, tt.attempts(server))
+				require.Len(t, sink.reasons(), 1)
+				assert.ErrorContains(t, sink.failed[0], tt.want)
+			})
+		})
+	}
+}
+
+// TestReasonDoesNotNameTheRequest: what fails before a request is sent, such as
+// a plugin for credentials, is told with the request's URL, which is another one
+// each time.
+func TestReasonDoesNotNameTheRequest(t *testing.T) {
 	sink := newRecordingSink()
-	h := &health{sink: sink, logger: zap.New(core)}
-	h.failed("unreachable", errors.New("no route"))
-	h.failed("unreachable", errors.New("no route"))
-	assert.Len(t, sink.failed, 1)
-	assert.Zero(t, logs.Len(), "the sink logs it")
-	h.failed("refused", errors.New("no rights"))
-	h.failed("refused", errors.New("no rights"))
-	assert.Len(t, sink.failed, 2)
-	assert.Equal(t, 1, logs.FilterMessageSnippet("another reason").FilterField(zap.Error(errors.New("no rights"))).Len())
-	assert.True(t, h.recovered())
-	assert.False(t, h.recovered())
-	h.failed("refused", errors.New("no rights"))
+	w := &podWatch{server: "https://api.test", sink: sink}
+	for seconds := range 3 {
+		w.failed(t.Context(), &url.Error{
+			Op: "Get", URL: fmt.Sprint("https://api.test/api/v1/pods?timeoutSeconds=", seconds, "&watch=true"),
+			Err: errors.New("getting credentials: exec: executable not found"),
+		})
+	}
 	assert.Len(t, sink.failed, 3)
+	assert.Equal(t, []string{"list or watch pods of https://api.test: getting credentials: exec: executable not found"}, sink.reasons())
 }
 
 // TestConnectionThatBreaksIsReported runs the source's own client: client-go
@@ -285,7 +355,9 @@ func TestConnectionThatBreaksIsReported(t *testing.T) {
 	sink.await(t, "the report", func() bool { return len(sink.failed) > 0 })
 	assert.ErrorContains(t, sink.failed[0], "watch pods of https://"+l.Addr().String())
 	require.NoError(t, s.Shutdown(context.Background()))
-	assert.Len(t, sink.failed, 1)
+	for _, err := range sink.failed {
+		assert.NotErrorIs(t, err, context.Canceled, "a shutdown is no failure")
+	}
 }
 
 func TestShutdownDoesNotWaitForABackoff(t *testing.T) {
@@ -293,11 +365,11 @@ func TestShutdownDoesNotWaitForABackoff(t *testing.T) {
 	api.err = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	sink := newRecordingSink()
 	s := startSourceWith(t, api, sink, backoff)
-	awaitCalls(t, api, func() bool { return api.watches >= 2 })
+	sink.await(t, "two attempts", func() bool { return len(sink.failed) == 2 })
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	require.NoError(t, s.Shutdown(ctx), "the second backoff alone takes 1 s")
-	assert.Len(t, sink.failed, 1, "a shutdown is no failure")
+	assert.Len(t, sink.failed, 2, "a shutdown is no failure")
 }
 
 func TestShutdownWithoutStart(t *testing.T) {

@@ -113,3 +113,13 @@ func (s *recordingSink) await(t testing.TB, what string, cond func() bool) {
 // owners returns the live owners, sorted. Call it in await or when the source
 // is idle.
 func (s *recordingSink) owners() []string { return slices.Sorted(maps.Keys(s.live)) }
+
+// reasons returns the failures' words, each once. Call it as owners.
+func (s *recordingSink) reasons() []string {
+	var all []string
+	for _, err := range s.failed {
+		all = append(all, err.Error())
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source"
 	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
 )
 
@@ -18,7 +19,7 @@ import (
 // and only what the next event has to be compared with stays, some 100 bytes a
 // pod. The reflector calls it from one goroutine.
 type podStore struct {
-	*health
+	sink source.Sink
 	want wanted
 	now  func() time.Time
 	pods map[podName]podState
@@ -90,8 +91,8 @@ func follow(prev podState, o *observation, now time.Time) podState {
 	return podState{uid: o.record.Owner, begin: o.record.Begin, addrs: sum, ended: prev.ended}
 }
 
-func newPodStore(h *health, want wanted, now func() time.Time) *podStore {
-	return &podStore{health: h, want: want, now: now, pods: map[podName]podState{}}
+func newPodStore(sink source.Sink, want wanted, now func() time.Time) *podStore {
+	return &podStore{sink: sink, want: want, now: now, pods: map[podName]podState{}}
 }
 
 // Transformer lets the reflector reduce each pod while a list streams in, so
@@ -206,7 +207,6 @@ func (s *podStore) Replace(objs []any, _ string) error {
 		}
 	}
 	s.pods = pods
-	s.recovered()
 	s.sink.Replace(records, heard)
 	return nil
 }
@@ -214,7 +214,6 @@ func (s *podStore) Replace(objs []any, _ string) error {
 // Bookmark takes the API server's word that the watch is up to date.
 func (s *podStore) Bookmark(string) error {
 	s.tick()
-	s.recovered()
 	s.sink.Synced()
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,7 +28,7 @@ type life struct {
 
 func newLife() *life {
 	l := &life{sink: newRecordingSink(), time: t0}
-	l.podStore = newPodStore(&health{sink: l.sink, logger: zap.NewNop()}, wanted{}, func() time.Time { return l.time })
+	l.podStore = newPodStore(l.sink, wanted{}, func() time.Time { return l.time })
 	return l
 }
 

@@ -7,9 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source"
 )
 
 const (
@@ -34,13 +39,13 @@ type podsAPI interface {
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// podWatch lists and watches pods for a Reflector and reports how that goes:
-// the reflector retries for ever and only logs.
+// podWatch lists and watches pods for a Reflector and reports how that goes, each
+// attempt that fails: the reflector retries for ever and only logs.
 type podWatch struct {
 	api    podsAPI
 	server string // its URL
 	fields string // the field selector; empty for all pods
-	health *health
+	sink   source.Sink
 	lists  calls
 	// streams: the reflector asks for the first list as a watch.
 	streams atomic.Bool
@@ -70,16 +75,18 @@ func (w *podWatch) list(ctx context.Context, opts metav1.ListOptions) (runtime.O
 		return nil, *refused
 	}
 	opts.FieldSelector = w.fields
-	callCtx, _ := attempting(ctx, func(err error) { w.failed(ctx, "list", err) })
+	callCtx, call := attempting(ctx, func(err error) { w.failed(ctx, err) })
 	callCtx, cancel := context.WithTimeout(callCtx, listTimeout)
 	defer cancel()
 	list, err := w.api.List(callCtx, opts)
 	if apierrors.IsForbidden(err) {
-		w.health.failed("refused: list", refusedError(err, "list"))
+		w.sink.Failed(refusedError(err, "list"))
 		return nil, err
 	}
 	if err != nil {
-		w.failed(ctx, "list", err)
+		if call.err == nil { // else it has been reported
+			w.failed(ctx, err)
+		}
 		return nil, err
 	}
 	return list, nil
@@ -91,7 +98,7 @@ func (w *podWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.In
 		w.streams.Store(true)
 	}
 	opts.FieldSelector = w.fields
-	callCtx, call := attempting(ctx, func(err error) { w.failed(ctx, "watch", err) })
+	callCtx, call := attempting(ctx, func(err error) { w.failed(ctx, err) })
 	callCtx, cancel := context.WithTimeout(callCtx, time.Duration(*opts.TimeoutSeconds)*time.Second+watchSlack)
 	pods, err := w.api.Watch(callCtx, opts)
 	if err == nil && call.err != nil {
@@ -108,13 +115,14 @@ func (w *podWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.In
 	if err != nil {
 		cancel()
 		// A server that can't stream a list says so, and is asked for a plain one.
-		if !streamed || !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
-			w.failed(ctx, "watch", err)
+		plainOnly := streamed && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err))
+		if !plainOnly && call.err == nil { // else it has been reported
+			w.failed(ctx, err)
 		}
 		return nil, err
 	}
-	if !streamed && w.health.recovered() {
-		w.health.sink.Synced()
+	if !streamed {
+		w.sink.Synced()
 	}
 	return &boundedWatch{Interface: pods, cancel: cancel}, nil
 }
@@ -126,9 +134,9 @@ func (w *podWatch) reportRefusedWatch(ctx context.Context, refused error) {
 	defer cancel()
 	_, err := w.api.List(ctx, metav1.ListOptions{FieldSelector: w.fields, Limit: 1})
 	if apierrors.IsForbidden(err) {
-		w.health.failed("refused: list, watch", refusedError(refused, "list", "watch"))
+		w.sink.Failed(refusedError(refused, "list", "watch"))
 	} else {
-		w.health.failed("refused: watch", refusedError(refused, "watch"))
+		w.sink.Failed(refusedError(refused, "watch"))
 	}
 }
 
@@ -139,22 +147,37 @@ func refusedError(err error, verbs ...string) error {
 		`(distribution/kubernetes/rbac.yaml does): %w`, strings.Join(verbs, " and "), quoted, err)
 }
 
-// failed reports a call that failed for another reason than missing rights.
-func (w *podWatch) failed(ctx context.Context, verb string, err error) {
+// failed reports a call that failed for another reason than missing rights. The
+// sink logs each reason once, so its words are the same at every attempt, be that
+// to list or to watch.
+func (w *podWatch) failed(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
 		return // the source is being shut down
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
 		return // the reflector starts over with a new list: the ordinary way
 	}
-	trouble := "unreachable"
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		trouble = string(apierrors.ReasonForError(err))
-	}
 	if apierrors.IsUnauthorized(err) {
 		err = fmt.Errorf("the API server does not accept the collector's credentials (auth_type): %w", err)
 	}
-	w.health.failed(trouble, fmt.Errorf("%s pods of %s: %w", verb, w.server, err))
+	w.sink.Failed(fmt.Errorf("list or watch pods of %s: %w", w.server, lasting(err)))
+}
+
+// lasting takes from err what is another at every attempt: the request's URL, with
+// the time that the reflector draws for a watch; the port of our own end; and how
+// far a connection got before the other end broke it.
+func lasting(err error) error {
+	if request := (*url.Error)(nil); errors.As(err, &request) {
+		err = request.Err
+	}
+	if conn := (*net.OpError)(nil); errors.As(err, &conn) && conn.Addr != nil {
+		cause := conn.Err
+		if errno := syscall.Errno(0); errors.As(cause, &errno) {
+			cause = errno
+		}
+		err = fmt.Errorf("connection to %v: %w", conn.Addr, cause)
+	}
+	return err
 }
 
 // calls counts list calls under way: a reflector that is stopped does not wait
