@@ -238,6 +238,21 @@ func TestUnreachableServerIsReportedAndItsReturn(t *testing.T) {
 	}
 }
 
+// TestPermissionToWatchIsNoAnswer: where lists are not streamed, the source asks
+// whether it may watch before it lists; it knows no pods yet then.
+func TestPermissionToWatchIsNoAnswer(t *testing.T) {
+	api := newFakeAPI()
+	sink := newRecordingSink()
+	w := &podWatch{api: api, server: "https://api.test", sink: sink}
+	w.refused.Store(new(errors.New("as it was")))
+	api.refuse["list"] = true
+	_, err := w.list(t.Context(), metav1.ListOptions{})
+	require.True(t, apierrors.IsForbidden(err))
+	assert.Equal(t, 1, api.watches)
+	assert.Zero(t, sink.synced)
+	assert.Len(t, sink.failed, 1)
+}
+
 // answers is an HTTP transport that counts the requests.
 type answers struct {
 	answer            func(*http.Request) (*http.Response, error)

@@ -121,7 +121,7 @@ func (w *podWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.In
 		}
 		return nil, err
 	}
-	if !streamed {
+	if !streamed && opts.ResourceVersion != "" { // it goes on from a list, which still stands
 		w.sink.Synced()
 	}
 	return &boundedWatch{Interface: pods, cancel: cancel}, nil
