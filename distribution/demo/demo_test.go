@@ -8,6 +8,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"regexp"
@@ -15,22 +16,28 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // TestDemo runs the built demo with the built collector (`make test-demo` builds
-// both), interrupts it as a user would, and looks at what it printed and left.
+// both), interrupts it as a user would, and looks at what it printed and left. It
+// stands on a host as Docker leaves one: bridged packets go to iptables
+// (br_netfilter), and what is forwarded is dropped.
 func TestDemo(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("makes network namespaces: needs root")
 	}
 	demo := t.TempDir() + "/demo"
-	if out, err := exec.Command("go", "build", "-o", demo, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	execute(t, "go", "build", "-o", demo, ".")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, demo)
-	cmd.Dir = "../.." // from the project's root, as `make demo` runs it
+	host := newHost(t)
+	execute(t, "ip", "netns", "exec", host, "iptables", "-P", "FORWARD", "DROP")
+	cmd := exec.CommandContext(ctx, "ip", "netns", "exec", host, demo)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // leaves nothing behind
+	cmd.Dir = "../.."                                                     // from the project's root, as `make demo` runs it
 	var out output
 	cmd.Stdout, cmd.Stderr = &out, &out
 	out.seen = make(chan struct{})
@@ -61,14 +68,30 @@ func TestDemo(t *testing.T) {
 			t.Errorf("no row for %s", pod)
 		}
 	}
-	left, err := exec.Command("sh", "-c", "ip -o link; ip netns").CombinedOutput()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(string(left), "rtdemo") {
+	left := execute(t, "ip", "-n", host, "-o", "link") + execute(t, "ip", "netns")
+	if strings.Contains(left, "rtdemo") {
 		t.Errorf("left behind:\n%s", left)
 	}
 	t.Log(out.buf.String())
+}
+
+// newHost makes a network namespace for the demo to take for its host's.
+func newHost(t *testing.T) string {
+	t.Helper()
+	const name = "demotest-host"
+	execute(t, "ip", "netns", "add", name)
+	t.Cleanup(func() { execute(t, "ip", "netns", "delete", name) })
+	execute(t, "ip", "-n", name, "link", "set", "lo", "up")
+	return name
+}
+
+func execute(t *testing.T, command ...string) string {
+	t.Helper()
+	out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", command, err, out)
+	}
+	return string(out)
 }
 
 // output collects what a command prints and closes seen when it has what is wanted.
@@ -86,6 +109,77 @@ func (o *output) Write(b []byte) (int, error) {
 		o.want = nil
 	}
 	return len(b), nil
+}
+
+// A pod on the host's network has no counters: a runtime with such pods only is
+// one without pods.
+func TestRuntimePodsHaveANetworkOfTheirOwn(t *testing.T) {
+	listener, err := net.Listen("unix", t.TempDir()+"/cri.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := map[string]cri.NamespaceMode{"etcd": cri.NamespaceMode_NODE, "kube-proxy": cri.NamespaceMode_NODE}
+	server := grpc.NewServer()
+	cri.RegisterRuntimeServiceServer(server, fakeRuntime{pods: pods})
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	t.Setenv("CONTAINER_RUNTIME_ENDPOINT", "unix://"+listener.Addr().String())
+
+	if n := runtimePods(t.Context()); n != 0 {
+		t.Errorf("%d pods of %v, want 0", n, pods)
+	}
+	pods["web-0"] = cri.NamespaceMode_POD
+	if n := runtimePods(t.Context()); n != 1 {
+		t.Errorf("%d pods of %v, want 1", n, pods)
+	}
+}
+
+// fakeRuntime is the part of a container runtime that the demo asks: its ready
+// sandboxes, and whose network each is on.
+type fakeRuntime struct {
+	cri.UnimplementedRuntimeServiceServer
+	pods map[string]cri.NamespaceMode
+}
+
+func (f fakeRuntime) ListPodSandbox(context.Context, *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+	r := &cri.ListPodSandboxResponse{}
+	for id := range f.pods {
+		r.Items = append(r.Items, &cri.PodSandbox{Id: id, State: cri.PodSandboxState_SANDBOX_READY})
+	}
+	return r, nil
+}
+
+func (f fakeRuntime) PodSandboxStatus(_ context.Context, req *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+	return &cri.PodSandboxStatusResponse{Status: &cri.PodSandboxStatus{
+		Id:    req.PodSandboxId,
+		Linux: &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: &cri.NamespaceOption{Network: f.pods[req.PodSandboxId]}}},
+	}}, nil
+}
+
+func TestStandstillIsExplained(t *testing.T) {
+	log := t.TempDir() + "/traffic.log"
+	if err := os.WriteFile(log, []byte("dial tcp 10.213.0.10:8080: i/o timeout\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	s := standstill{since: start}
+	for _, step := range []struct {
+		after time.Duration
+		table table
+		want  string
+	}{
+		{8 * time.Second, nil, ""},
+		{10 * time.Second, nil, "No pod is on the page after 10s"},
+		{12 * time.Second, table{{pod: "web-0", rxBytes: 5000}}, ""},
+		{20 * time.Second, table{{pod: "web-0", rxBytes: 5400}}, ""},
+		{22 * time.Second, table{{pod: "web-0", rxBytes: 5500}}, "received less than 4.0 KiB in 10s"},
+		{24 * time.Second, table{{pod: "web-0", rxBytes: 90000}}, ""},
+	} {
+		got := s.why(step.table, start.Add(step.after), []string{log})
+		if !strings.Contains(got, step.want) || strings.Contains(got, "i/o timeout") != (step.want != "") {
+			t.Errorf("after %s: %q, want %q with the end of the log", step.after, got, step.want)
+		}
+	}
 }
 
 func TestTableSumsAPodsSeries(t *testing.T) {

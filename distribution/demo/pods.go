@@ -21,17 +21,20 @@ import (
 
 const (
 	trafficCommand = "traffic" // this program again, inside a pod
+	node           = "rtdemo-node"
 	bridge         = "rtdemo0"
 	port           = "8080"
 )
 
-// demoPods are three pods on a bridge of their own: a server, and two clients
-// that fetch from it at different rates.
+// demoPods are three pods on a bridge: a server, and two clients that fetch from
+// it at different rates. The bridge is not in this machine's network but in a
+// namespace that stands for their node: a machine with Docker sends what crosses
+// its bridges through its firewall, which drops it.
 type demoPods struct {
-	dir    string
-	procs  []*exec.Cmd
-	undo   [][]string // commands that remove what create made, newest first
-	claims []claim
+	dir        string
+	procs      []*exec.Cmd
+	namespaces []string // that create made
+	claims     []claim
 }
 
 type claim struct {
@@ -49,40 +52,46 @@ func newPods(dir string) *demoPods {
 
 func (p *demoPods) stateFile() string { return filepath.Join(p.dir, "pods.yaml") }
 
-// ip runs one iproute2 command and, if it succeeds, remembers how to undo it.
-func (p *demoPods) ip(ctx context.Context, undo []string, args ...string) error {
-	out, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput()
-	if err != nil {
+// trafficLog is what the pods' programs have to say.
+func (p *demoPods) trafficLog() string { return filepath.Join(p.dir, "traffic.log") }
+
+func ip(ctx context.Context, args ...string) error {
+	if out, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("ip %v: %w: %s", args, err, out)
-	}
-	if undo != nil {
-		p.undo = append([][]string{undo}, p.undo...)
 	}
 	return nil
 }
 
-// create makes the pods; on an error remove still removes what exists by then.
-func (p *demoPods) create(ctx context.Context) error {
-	if err := p.ip(ctx, []string{"link", "delete", bridge}, "link", "add", bridge, "type", "bridge"); err != nil {
+// namespace makes a network namespace with a loopback.
+func (p *demoPods) namespace(ctx context.Context, name string) error {
+	if err := ip(ctx, "netns", "add", name); err != nil {
 		return err
 	}
-	if err := p.ip(ctx, nil, "link", "set", bridge, "up"); err != nil {
+	p.namespaces = append(p.namespaces, name)
+	return ip(ctx, "-n", name, "link", "set", "lo", "up")
+}
+
+// create makes the pods; on an error remove still removes what exists by then.
+func (p *demoPods) create(ctx context.Context) error {
+	if err := p.namespace(ctx, node); err != nil {
+		return err
+	}
+	if err := ip(ctx, "-n", node, "link", "add", bridge, "up", "type", "bridge"); err != nil {
 		return err
 	}
 	list := "pods:\n"
 	for i, c := range p.claims {
-		ns, host := "rtdemo-"+c.name, "rtdemo-veth"+strconv.Itoa(i)
-		for _, step := range []struct{ undo, do []string }{
-			{[]string{"netns", "delete", ns}, []string{"netns", "add", ns}},
-			// The veth would go with its namespace, but some time after "ip netns
-			// delete" has returned.
-			{[]string{"link", "delete", host}, []string{"link", "add", host, "type", "veth", "peer", "name", "eth0", "netns", ns}},
-			{nil, []string{"link", "set", host, "master", bridge, "up"}},
-			{nil, []string{"-n", ns, "link", "set", "lo", "up"}},
-			{nil, []string{"-n", ns, "address", "add", c.address + "/24", "dev", "eth0"}},
-			{nil, []string{"-n", ns, "link", "set", "eth0", "up"}},
+		ns, veth := "rtdemo-"+c.name, "veth"+strconv.Itoa(i)
+		if err := p.namespace(ctx, ns); err != nil {
+			return err
+		}
+		for _, args := range [][]string{
+			{"-n", node, "link", "add", veth, "type", "veth", "peer", "name", "eth0", "netns", ns},
+			{"-n", node, "link", "set", veth, "master", bridge, "up"},
+			{"-n", ns, "address", "add", c.address + "/24", "dev", "eth0"},
+			{"-n", ns, "link", "set", "eth0", "up"},
 		} {
-			if err := p.ip(ctx, step.undo, step.do...); err != nil {
+			if err := ip(ctx, args...); err != nil {
 				return err
 			}
 		}
@@ -95,8 +104,14 @@ func (p *demoPods) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	log, err := os.Create(p.trafficLog())
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the programs have their own
 	for _, c := range p.claims {
 		cmd := exec.Command("ip", "netns", "exec", "rtdemo-"+c.name, self, trafficCommand, net.JoinHostPort(p.claims[0].address, port), strconv.Itoa(c.rate))
+		cmd.Stderr = log
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {
 			return fmt.Errorf("traffic in %s: %w", c.name, err)
@@ -106,17 +121,16 @@ func (p *demoPods) create(ctx context.Context) error {
 	return nil
 }
 
-// remove ends the traffic and removes every link and namespace that create made.
+// remove ends the traffic and removes the namespaces that create made, and with
+// them the links.
 func (p *demoPods) remove() error {
 	for _, cmd := range p.procs {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}
 	var errs []error
-	for _, args := range p.undo {
-		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-			errs = append(errs, fmt.Errorf("ip %v: %w: %s", args, err, out))
-		}
+	for _, name := range p.namespaces {
+		errs = append(errs, ip(context.Background(), "netns", "delete", name))
 	}
 	return errors.Join(errs...)
 }

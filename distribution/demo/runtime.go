@@ -15,8 +15,10 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// runtimePods counts the ready pods of this node's container runtime: the first
-// that answers where podidentity's cri source looks for one.
+// runtimePods counts the ready pods of this node's container runtime that have a
+// network, so counters, of their own: those on the host's are all that a fresh
+// control plane has. The runtime is the first that answers where podidentity's
+// cri source looks for one.
 func runtimePods(ctx context.Context) int {
 	for _, endpoint := range []string{
 		os.Getenv("CONTAINER_RUNTIME_ENDPOINT"),
@@ -27,14 +29,14 @@ func runtimePods(ctx context.Context) int {
 		if endpoint == "" {
 			continue
 		}
-		if n, err := readySandboxes(ctx, endpoint); err == nil {
+		if n, err := networkedSandboxes(ctx, endpoint); err == nil {
 			return n
 		}
 	}
 	return 0
 }
 
-func readySandboxes(ctx context.Context, endpoint string) (int, error) {
+func networkedSandboxes(ctx context.Context, endpoint string) (int, error) {
 	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return 0, err
@@ -42,11 +44,22 @@ func readySandboxes(ctx context.Context, endpoint string) (int, error) {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	r, err := cri.NewRuntimeServiceClient(conn).ListPodSandbox(ctx, &cri.ListPodSandboxRequest{
+	runtime := cri.NewRuntimeServiceClient(conn)
+	r, err := runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{
 		Filter: &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}},
 	})
 	if err != nil {
 		return 0, err
 	}
-	return len(r.Items), nil
+	n := 0
+	for _, sandbox := range r.Items {
+		s, err := runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: sandbox.Id})
+		if err != nil {
+			continue // gone meanwhile
+		}
+		if s.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork() != cri.NamespaceMode_NODE {
+			n++
+		}
+	}
+	return n, nil
 }
