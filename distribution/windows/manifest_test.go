@@ -8,6 +8,7 @@ package windows
 import (
 	"bytes"
 	"os"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -67,4 +68,12 @@ func TestManifest(t *testing.T) {
 func TestConfigIsOneOfTheReadyOnes(t *testing.T) {
 	require.Equal(t, string(read(t, "../config/standalone-windows.yaml")), string(read(t, "config.yaml")),
 		"config.yaml and ../config/standalone-windows.yaml must be the same")
+}
+
+// containerd unpacks no base layer without the files that Windows looks for in it.
+func TestDockerfileHasABaseThatWindowsUnpacks(t *testing.T) {
+	from := regexp.MustCompile(`(?m)^FROM (.*)$`).FindAllStringSubmatch(string(read(t, "Dockerfile")), -1)
+	require.Len(t, from, 1)
+	require.Regexp(t, `^mcr\.microsoft\.com/oss/kubernetes/windows-host-process-containers-base-image:v\S+$`, from[0][1])
+	require.Contains(t, string(read(t, "README.md")), from[0][1], "no build of it was proved, which the README says")
 }
