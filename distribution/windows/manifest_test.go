@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -76,4 +77,39 @@ func TestDockerfileHasABaseThatWindowsUnpacks(t *testing.T) {
 	require.Len(t, from, 1)
 	require.Regexp(t, `^mcr\.microsoft\.com/oss/kubernetes/windows-host-process-containers-base-image:v\S+$`, from[0][1])
 	require.Contains(t, string(read(t, "README.md")), from[0][1], "no build of it was proved, which the README says")
+}
+
+// No PowerShell was at hand: what is checked is that the steps are there, in their
+// order.
+func TestInstallSteps(t *testing.T) {
+	script := string(read(t, "install.ps1"))
+	inOrder := func(steps ...string) {
+		t.Helper()
+		rest := script
+		for _, step := range steps {
+			_, after, found := strings.Cut(rest, "\n"+step)
+			require.True(t, found, "%q is not there, or not after what must be before it", step)
+			rest = after
+		}
+	}
+	// A release's zip has the program above the scripts.
+	inOrder(`    [string] $Binary = (Join-Path $PSScriptRoot '..\otelcol-retina.exe'),`)
+	// Nothing in a directory is used before it is the administrators' own.
+	inOrder("    New-Item -ItemType Directory", "    Assert-Owner $Path", "    Set-Acl ", "        Assert-Owner $item.FullName")
+	// A configuration that the program refuses costs no running service.
+	inOrder(
+		"Protect-Directory $ConfigDir",
+		"if (Test-Path -LiteralPath $configFile) {",
+		"    Test-Configuration $configFile $serviceKey",
+		"    Test-Configuration $Config $serviceKey",
+		"    Copy-Item -LiteralPath $Config",
+		"    Stop-Service",
+		"Copy-Item -LiteralPath $Binary",
+		"Start-Service",
+	)
+	// It is validated with the service's own variables.
+	inOrder(
+		"            foreach ($variable in (Get-Item -LiteralPath $ServiceKey).GetValue('Environment')) {",
+		"        Invoke-Program $Binary @('validate', '--config', $Path)",
+	)
 }
