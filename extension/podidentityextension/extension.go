@@ -57,6 +57,9 @@ type identityExtension struct {
 	ready     chan struct{}
 	readyOnce sync.Once
 
+	stopping     chan struct{}
+	stoppingOnce sync.Once
+
 	wants  wants
 	rivals rivals // run's
 
@@ -87,6 +90,7 @@ func newExtension(cfg *Config, set component.TelemetrySettings) (*identityExtens
 
 		keepInterval: keepInterval,
 		ready:        make(chan struct{}),
+		stopping:     make(chan struct{}),
 	}
 	for rank, name := range order {
 		if name == push {
@@ -160,8 +164,12 @@ func (e *identityExtension) Ready() error {
 	return e.startSources(context.Background(), func(f *feed) bool { return f.watches })
 }
 
-// NotReady is called when the pipelines stop; what is known stays.
-func (e *identityExtension) NotReady() error { return nil }
+// NotReady is called before the pipelines stop, even if they never started. What
+// is known stays.
+func (e *identityExtension) NotReady() error {
+	e.stoppingOnce.Do(func() { close(e.stopping) })
+	return nil
+}
 
 func (e *identityExtension) startSources(ctx context.Context, which func(*feed) bool) error {
 	for _, f := range e.sources {
@@ -207,6 +215,9 @@ func (e *identityExtension) Resolve(q podidentity.Query) (*podidentity.Identity,
 
 // Synced implements podidentity.Resolver.
 func (e *identityExtension) Synced() <-chan struct{} { return e.ready }
+
+// Stopping implements podidentity.Resolver.
+func (e *identityExtension) Stopping() <-chan struct{} { return e.stopping }
 
 // Want implements podidentity.Resolver.
 func (e *identityExtension) Want(labels, annotations []string) { e.wants.add(labels, annotations) }

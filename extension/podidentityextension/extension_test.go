@@ -315,6 +315,23 @@ func TestOwnMetrics(t *testing.T) {
 	}
 }
 
+func TestStoppingBeforeShutdown(t *testing.T) {
+	r := newRig(t, time.Hour)
+	require.False(t, isClosed(r.Stopping()))
+	require.NoError(t, r.NotReady())
+	require.True(t, isClosed(r.Stopping()))
+	require.NoError(t, r.NotReady())
+	require.False(t, isClosed(r.Synced()), "nobody may take it for an answer of the sources")
+}
+
+func TestNotReadyWithoutStart(t *testing.T) {
+	e, err := newExtension(createDefaultConfig().(*Config), componenttest.NewNopTelemetrySettings())
+	require.NoError(t, err)
+	require.NoError(t, e.NotReady())
+	require.True(t, isClosed(e.Stopping()))
+	require.NoError(t, e.Shutdown(context.Background()))
+}
+
 func TestShutdownWithoutStart(t *testing.T) {
 	e, err := newExtension(createDefaultConfig().(*Config), componenttest.NewNopTelemetrySettings())
 	require.NoError(t, err)

@@ -63,6 +63,10 @@ type Resolver interface {
 	// Synced is closed once every source has synced, or startup_timeout has
 	// passed without.
 	Synced() <-chan struct{}
+	// Stopping is closed when the Collector begins to stop, which is before its
+	// receivers do. A component that makes its sender wait for Synced must let go
+	// then: a receiver ends only when what it has sent is answered.
+	Stopping() <-chan struct{}
 	// Want adds pod labels and annotations, by their exact keys, to those that
 	// identities carry: a source that costs more the more it keeps leaves out
 	// all others. A component calls it in its Start; what is wanted only after

@@ -35,9 +35,7 @@ type enricher struct {
 	naming       naming
 	peers        []peer
 
-	unready  sync.Once // logs that the identities are not ready
-	stopping chan struct{}
-	stop     sync.Once
+	unready sync.Once // logs that the identities are not ready
 }
 
 // peer is one end of a flow: the attribute that has its address, and what its
@@ -57,7 +55,6 @@ func newEnricher(set processor.Settings, cfg *Config, signal pipeline.Signal) (*
 		logger:   set.Logger,
 		counters: counters,
 		naming:   newNaming("", cfg),
-		stopping: make(chan struct{}),
 	}
 	for _, p := range cfg.Peers {
 		e.peers = append(e.peers, peer{address: p.Address, naming: newNaming(p.Prefix, cfg)})
@@ -95,13 +92,7 @@ func resolvers(extensions map[component.ID]component.Component) string {
 	return strings.Join(ids, ", ")
 }
 
-// shutdown lets go of held data. It is safe twice and without start.
-func (e *enricher) shutdown(context.Context) error {
-	e.stop.Do(func() { close(e.stopping) })
-	return nil
-}
-
-var errStopping = errors.New("podenrich is shutting down while it holds data (on_unready is hold)")
+var errStopping = errors.New("the Collector is stopping before the identities are ready (on_unready is hold)")
 
 // admit applies on_unready. It returns nil when the batch of so many items may
 // go on, ErrSkipProcessingData when it was dropped, and else the reason why the
@@ -122,10 +113,12 @@ func (e *enricher) admit(ctx context.Context, items func() int) error {
 		return processorhelper.ErrSkipProcessingData
 	case UnreadyHold:
 		// The wait is bounded by the extension's startup_timeout, and what is
-		// held by the senders, each of which waits with one batch.
+		// held by the senders, each of which waits with one batch. It cannot end
+		// with this processor's own Shutdown: that comes after the receivers',
+		// and they wait for their batches.
 		select {
 		case <-e.resolver.Synced():
-		case <-e.stopping:
+		case <-e.resolver.Stopping():
 			return errStopping
 		case <-ctx.Done():
 			return fmt.Errorf("identities of extension %q are not ready (on_unready is hold): %w", e.cfg.Identity, ctx.Err())

@@ -54,6 +54,5 @@ func (e *enricher) options() []processorhelper.Option {
 	return []processorhelper.Option{
 		processorhelper.WithCapabilities(consumer.Capabilities{MutatesData: true}),
 		processorhelper.WithStart(e.start),
-		processorhelper.WithShutdown(e.shutdown),
 	}
 }

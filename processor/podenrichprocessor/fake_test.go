@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/extension/extensiontest"
 	"go.opentelemetry.io/collector/pipeline"
 	"go.opentelemetry.io/collector/processor/processortest"
@@ -49,6 +50,9 @@ func newFake(leases ...lease) *fakeIdentities {
 }
 
 func (f *fakeIdentities) Synced() <-chan struct{} { return f.synced }
+
+// Stopping is never closed: what stops is tested with the real one.
+func (f *fakeIdentities) Stopping() <-chan struct{} { return nil }
 
 func (f *fakeIdentities) Want(labels, annotations []string) {
 	f.labels, f.annotations = append(f.labels, labels...), append(f.annotations, annotations...)
@@ -130,18 +134,24 @@ var identityID = component.MustNewID("podidentity")
 // podidentity extension, which gets them as workloadnet would tell it.
 func withIdentities(t *testing.T, leases []lease, test func(*testing.T, component.Component)) {
 	t.Run("fake", func(t *testing.T) { test(t, newFake(leases...)) })
-	t.Run("podidentity", func(t *testing.T) { test(t, newPodidentity(t, leases...)) })
+	t.Run("podidentity", func(t *testing.T) { test(t, newPublished(t, leases...)) })
 }
 
-// newPodidentity starts the real extension without sources.
-func newPodidentity(tb testing.TB, leases ...lease) component.Component {
+// newPodidentity starts the real extension.
+func newPodidentity(tb testing.TB, conf map[string]any) component.Component {
 	factory := podidentityextension.NewFactory()
-	cfg := factory.CreateDefaultConfig().(*podidentityextension.Config)
-	cfg.GracePeriod = time.Hour
+	cfg := factory.CreateDefaultConfig()
+	require.NoError(tb, confmap.NewFromStringMap(conf).Unmarshal(cfg))
 	ext, err := factory.Create(tb.Context(), extensiontest.NewNopSettings(factory.Type()), cfg)
 	require.NoError(tb, err)
 	require.NoError(tb, ext.Start(tb.Context(), componenttest.NewNopHost()))
 	tb.Cleanup(func() { require.NoError(tb, ext.Shutdown(context.Background())) })
+	return ext
+}
+
+// newPublished starts the real extension without sources, and tells it the leases.
+func newPublished(tb testing.TB, leases ...lease) component.Component {
+	ext := newPodidentity(tb, map[string]any{"grace_period": "1h"})
 	publisher := ext.(podidentity.Publisher)
 	for _, l := range leases {
 		require.NoError(tb, publisher.Publish(l.Record))

@@ -18,10 +18,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/processor/processortest"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
+	"github.com/otelcol-retina/otelcol-retina/processor/podenrichprocessor/internal/metadata"
 	"github.com/otelcol-retina/otelcol-retina/processor/podenrichprocessor/internal/metadatatest"
 )
 
@@ -179,7 +181,8 @@ func TestConcurrentBatches(t *testing.T) {
 }
 
 func TestShutdownTwiceAndWithoutStart(t *testing.T) {
-	e := newBareEnricher(t, newConfig(nil))
-	require.NoError(t, e.shutdown(t.Context()))
-	require.NoError(t, e.shutdown(t.Context()))
+	m, err := NewFactory().CreateMetrics(t.Context(), processortest.NewNopSettings(metadata.Type), newConfig(nil), consumertest.NewNop())
+	require.NoError(t, err)
+	require.NoError(t, m.Shutdown(t.Context()))
+	require.NoError(t, m.Shutdown(t.Context()))
 }

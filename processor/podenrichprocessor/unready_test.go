@@ -5,15 +5,24 @@ package podenrichprocessor
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/extension/extensioncapabilities"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+	"go.opentelemetry.io/collector/scraper"
+	"go.opentelemetry.io/collector/scraper/scraperhelper"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
+	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
 	"github.com/otelcol-retina/otelcol-retina/processor/podenrichprocessor/internal/metadatatest"
 )
 
@@ -66,27 +75,31 @@ func (b *bed) consume(ctx context.Context, md pmetric.Metrics) <-chan error {
 	return done
 }
 
-// heldFake is a fake that tells when somebody waits for it: the second call of
-// Synced is the one that hold waits on.
-type heldFake struct {
-	*fakeIdentities
+// held tells when somebody waits for the identities: the second call of Synced
+// is the one that hold waits on.
+type held struct {
+	component.Component
+	podidentity.Resolver
 	asked chan struct{}
 }
 
-func (f heldFake) Synced() <-chan struct{} {
-	f.asked <- struct{}{}
-	return f.synced
+func newHeld(identities component.Component) held {
+	return held{identities, identities.(podidentity.Resolver), make(chan struct{})}
 }
 
-func newHeld() heldFake { return heldFake{unreadyFake(), make(chan struct{})} }
+func (h held) Synced() <-chan struct{} {
+	h.asked <- struct{}{}
+	return h.Resolver.Synced()
+}
 
-func (f heldFake) waitUntilHeld() { <-f.asked; <-f.asked }
+func (h held) waitUntilHeld() { <-h.asked; <-h.asked }
 
 func TestHoldUntilReady(t *testing.T) {
-	f := newHeld()
-	b := newBed(t, onUnready(UnreadyHold), f)
+	f := unreadyFake()
+	h := newHeld(f)
+	b := newBed(t, onUnready(UnreadyHold), h)
 	done := b.consume(t.Context(), webMetrics(t))
-	f.waitUntilHeld()
+	h.waitUntilHeld()
 	assert.Empty(t, b.names())
 	close(f.synced)
 	require.NoError(t, <-done)
@@ -94,11 +107,11 @@ func TestHoldUntilReady(t *testing.T) {
 }
 
 func TestHoldEndsWithTheSendersPatience(t *testing.T) {
-	f := newHeld()
-	b := newBed(t, onUnready(UnreadyHold), f)
+	h := newHeld(unreadyFake())
+	b := newBed(t, onUnready(UnreadyHold), h)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	done := b.consume(ctx, webMetrics(t))
-	f.waitUntilHeld()
+	h.waitUntilHeld()
 	cancel()
 	err := <-done
 	require.ErrorIs(t, err, context.Canceled)
@@ -106,12 +119,48 @@ func TestHoldEndsWithTheSendersPatience(t *testing.T) {
 	assert.Empty(t, b.names())
 }
 
-func TestHoldEndsWithShutdown(t *testing.T) {
-	f := newHeld()
-	b := newBed(t, onUnready(UnreadyHold), f)
-	done := b.consume(t.Context(), webMetrics(t))
-	f.waitUntilHeld()
-	require.NoError(t, b.Shutdown(t.Context()))
-	require.ErrorIs(t, <-done, errStopping)
+// The Collector stops its receivers before its processors, and a receiver waits
+// for what it has in flight: only the extension, which hears of it before them,
+// can end the wait.
+func TestHoldEndsWhenTheCollectorStops(t *testing.T) {
+	ext := newPodidentity(t, map[string]any{
+		"startup_timeout": "1h",
+		"sources":         map[string]any{"cri": map[string]any{"endpoint": "unix://" + filepath.Join(t.TempDir(), "absent.sock")}},
+	})
+	h := newHeld(ext)
+	b := newBed(t, onUnready(UnreadyHold), h)
+	answers := make(chan error, 1)
+	next, err := consumer.NewMetrics(func(ctx context.Context, md pmetric.Metrics) error {
+		err := b.ConsumeMetrics(ctx, md)
+		answers <- err
+		return err
+	})
+	require.NoError(t, err)
+	receiver := startScraping(t, next, webMetrics(t))
+	h.waitUntilHeld()
+
+	require.NoError(t, ext.(extensioncapabilities.PipelineWatcher).NotReady())
+	stopped := make(chan error, 1)
+	go func() { stopped <- receiver.Shutdown(context.Background()) }()
+	select {
+	case err := <-stopped:
+		require.NoError(t, err)
+	case <-time.After(30 * time.Second):
+		require.FailNow(t, "the receiver cannot stop: its batch is held")
+	}
+	require.ErrorIs(t, <-answers, errStopping)
 	assert.Empty(t, b.names())
+}
+
+// startScraping starts a receiver such as hnsstats is, which scrapes md once.
+func startScraping(t *testing.T, next consumer.Metrics, md pmetric.Metrics) component.Component {
+	kind := component.MustNewType("scraped")
+	scrape, err := scraper.NewMetrics(func(context.Context) (pmetric.Metrics, error) { return md, nil })
+	require.NoError(t, err)
+	cfg := scraperhelper.ControllerConfig{CollectionInterval: time.Hour}
+	receiver, err := scraperhelper.NewMetricsController(&cfg, receivertest.NewNopSettings(kind), next,
+		scraperhelper.AddMetricsScraper(kind, scrape))
+	require.NoError(t, err)
+	require.NoError(t, receiver.Start(t.Context(), componenttest.NewNopHost()))
+	return receiver
 }
