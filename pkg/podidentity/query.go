@@ -16,6 +16,10 @@ type Query struct {
 	UID string
 	// Sandbox is the id of the pod's sandbox (its pause container).
 	Sandbox string
+	// Container is the id of a container of the pod that may be its sandbox or
+	// not. It is asked as Sandbox where that is empty, but says nothing when no
+	// sandbox has it: it contradicts no weaker key.
+	Container string
 	// HNSEndpoint is the GUID of a Windows HNS endpoint, in any case.
 	HNSEndpoint string
 	// NetNS is the inode number of the pod's network namespace.

@@ -30,15 +30,15 @@ func newAssociations(configs []AssociationConfig) (all []association, connection
 // resourceKeys is what a resource says of its pod by itself.
 type resourceKeys struct {
 	// query has the strong keys: pod UID, HNS endpoint id, network namespace,
-	// and the sandbox id that hnsstats puts beside the two latter.
+	// and the container.id. Beside one of the two latter that is a sandbox's,
+	// because hnsstats has put it there; else it may be an application's.
 	query podidentity.Query
-	// strong says that there is one, endpoint that it is one of hnsstats.
+	// strong says that there is one besides the container.id, endpoint that it
+	// is one of hnsstats.
 	strong, endpoint bool
-	// address says that the resource has a k8s.pod.ip.
-	address bool
-	// container is the container.id. That of an application container is no
-	// sandbox's: asked together with the pod's address it would contradict it.
-	container string
+	// told says that there is a strong key, a k8s.pod.ip or an attribute of an
+	// association asked before, whatever its value.
+	told bool
 	// named says that one of the attributes that name a pod is there already.
 	named bool
 	// unusable says that a key has a value that it can't have.
@@ -48,6 +48,7 @@ type resourceKeys struct {
 // readKeys reads them in one pass over the attributes.
 func readKeys(attrs pcommon.Map) resourceKeys {
 	var r resourceKeys
+	var container string
 	for name, v := range attrs.All() {
 		switch name {
 		case attrPodUID:
@@ -61,20 +62,23 @@ func readKeys(attrs pcommon.Map) resourceKeys {
 			r.endpoint = r.set(keyNetNS, v) || r.endpoint
 		case attrContainerID:
 			if v.Type() == pcommon.ValueTypeStr {
-				r.container = v.Str()
+				container = v.Str()
 			}
 		case attrPodIP:
-			r.address = true
+			r.told = true
 		}
 	}
 	if r.endpoint {
-		r.query.Sandbox = r.container
+		r.query.Sandbox = container
+	} else {
+		r.query.Container = container
 	}
 	return r
 }
 
 func (r *resourceKeys) set(k key, v pcommon.Value) bool {
 	ok := setKey(&r.query, k, v)
+	r.told = true
 	r.strong = r.strong || ok
 	r.unusable = r.unusable || !ok
 	return ok
@@ -93,7 +97,7 @@ func (b *batch) find(attrs pcommon.Map, keys *resourceKeys, at timeSpan) (*podid
 	asked := false
 	for _, a := range b.associations {
 		q := keys.query
-		if !b.fill(&q, a, attrs, keys, asked) {
+		if !b.fill(&q, a, attrs, keys) {
 			continue
 		}
 		asked = true
@@ -101,48 +105,38 @@ func (b *batch) find(attrs pcommon.Map, keys *resourceKeys, at timeSpan) (*podid
 			return id, o
 		}
 	}
-	q := keys.query
 	switch {
 	case asked:
 		return nil, unknown
-	case keys.strong:
-	case keys.container != "":
-		q.Sandbox = keys.container
+	case keys.strong || keys.query.Container != "":
+		return b.resolve(keys.query, at)
 	case keys.unusable:
 		return nil, unusableKey
-	default:
-		return nil, noKey
 	}
-	return b.resolve(q, at)
+	return nil, noKey
 }
 
 // fill adds an association's keys to the query, and reports whether all of
-// them are there. asked says that the resource had another association's.
-func (b *batch) fill(q *podidentity.Query, a association, attrs pcommon.Map, keys *resourceKeys, asked bool) bool {
+// them are there. It looks at each in any case: one that is there keeps
+// later associations from asking for the sender, even if another is missing.
+func (b *batch) fill(q *podidentity.Query, a association, attrs pcommon.Map, keys *resourceKeys) bool {
+	// The sender of data that says itself whose it is only passes it on: its
+	// own name would be the wrong one.
+	sender := b.sender.known && !keys.told
+	complete := true
 	for _, s := range a {
+		there, usable := false, false
 		if s.attribute == "" {
-			// The sender of data that says itself whose it is only passes it
-			// on: its own name would be the wrong one.
-			if asked || keys.strong || keys.address || !b.sender.known {
-				return false
-			}
-			if !b.sender.addr.IsValid() {
-				keys.unusable = true
-				return false
-			}
 			q.Address = b.sender.addr
-			continue
+			there, usable = sender, b.sender.addr.IsValid()
+		} else if v, ok := attrs.Get(s.attribute); ok {
+			keys.told = true
+			there, usable = true, setKey(q, s.key, v)
 		}
-		v, ok := attrs.Get(s.attribute)
-		if !ok {
-			return false
-		}
-		if !setKey(q, s.key, v) {
-			keys.unusable = true
-			return false
-		}
+		complete = complete && there && usable
+		keys.unusable = keys.unusable || there && !usable
 	}
-	return true
+	return complete
 }
 
 // resolve asks for the pod that the query's keys belonged to all the time.

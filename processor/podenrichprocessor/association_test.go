@@ -54,6 +54,18 @@ func TestAssociations(t *testing.T) {
 		{name: "they don't", associations: of(attribute("container.id", "k8s.pod.ip")), resource: attrs{"container.id": "other", "k8s.pod.ip": "10.9.0.5"}, outcome: "mismatch"},
 		{name: "one of them is missing", associations: of(attribute("container.id", "k8s.pod.ip")), resource: attrs{"k8s.pod.ip": "10.9.0.5"}, outcome: "no_key"},
 
+		// A container.id alone may be a sandbox's or an application's container's.
+		{name: "known sandbox before an association", associations: of(attribute("a")), resource: attrs{"container.id": "sandbox-of-cart-0", "a": "10.9.0.5"}, want: "cart-0", outcome: "found"},
+		{name: "known sandbox before k8s.pod.ip", resource: attrs{"container.id": "sandbox-of-cart-0", "k8s.pod.ip": "10.9.0.5"}, want: "cart-0", outcome: "found"},
+		{name: "known sandbox before the connection", associations: of(connection), resource: attrs{"container.id": "sandbox-of-cart-0"}, sender: tcp("10.9.0.5"), want: "cart-0", outcome: "found"},
+		{name: "known sandbox beside an unknown address", associations: of(attribute("a")), resource: attrs{"container.id": "sandbox-of-cart-0", "a": "10.200.0.1"}, want: "cart-0", outcome: "found"},
+		{name: "known sandbox beside what is no address", associations: of(attribute("a")), resource: attrs{"container.id": "sandbox-of-cart-0", "a": "node"}, want: "cart-0", outcome: "found"},
+		{name: "sandbox that has ended before k8s.pod.ip", resource: attrs{"container.id": "sandbox-of-old-0", "k8s.pod.ip": "10.9.0.7"}, outcome: "ended"},
+		{name: "pod UID before a known sandbox", resource: attrs{"k8s.pod.uid": "uid-of-web-0", "container.id": "sandbox-of-cart-0"}, want: "web-0", outcome: "found"},
+		{name: "known sandbox of a pod with another UID", resource: attrs{"k8s.pod.uid": "uid-of-none", "container.id": "sandbox-of-web-0"}, outcome: "mismatch"},
+		{name: "application's container beside an association", associations: of(attribute("a")), resource: attrs{"container.id": "app", "a": "10.9.0.5"}, want: "web-0", outcome: "found"},
+		{name: "application's container beside a pod UID", resource: attrs{"container.id": "app", "k8s.pod.uid": "uid-of-web-0"}, want: "web-0", outcome: "found"},
+
 		// Connections.
 		{name: "sender by TCP", associations: of(connection), sender: tcp("10.9.0.5"), want: "web-0", outcome: "found"},
 		{name: "sender by UDP", associations: of(connection), sender: &net.UDPAddr{IP: net.ParseIP("fd00::5"), Zone: "eth0"}, want: "web-0", outcome: "found"},
@@ -71,6 +83,10 @@ func TestAssociations(t *testing.T) {
 		{name: "data of another pod by UID", associations: of(connection), resource: attrs{"k8s.pod.uid": "uid-of-none"}, sender: tcp("10.9.0.5"), outcome: "unknown"},
 		{name: "data of another pod by name", associations: of(connection), resource: attrs{"k8s.pod.name": "theirs"}, sender: tcp("10.9.0.5"), want: "theirs", outcome: "conflict"},
 		{name: "data of another pod by an association", associations: of(attribute("a"), connection), resource: attrs{"a": "10.200.0.1"}, sender: tcp("10.9.0.5"), outcome: "unknown"},
+		{name: "data of another pod by an address that tells none", associations: of(attribute("a"), connection), resource: attrs{"a": "127.0.0.6"}, sender: tcp("10.9.0.5"), outcome: "unusable_key"},
+		{name: "data of another pod by a part of an association", associations: of(attribute("container.id", "a"), connection), resource: attrs{"a": "10.200.0.1"}, sender: tcp("10.9.0.5"), outcome: "no_key"},
+		{name: "data of another pod by a strong key that is none", associations: of(connection), resource: attrs{"linux.netns.inode": -1}, sender: tcp("10.9.0.5"), outcome: "unusable_key"},
+		{name: "an association's own attribute and its connection", associations: of(AssociationConfig{Sources: []SourceConfig{{From: fromAttribute, Name: "container.id"}, {From: fromConnection}}}), resource: attrs{"container.id": "sandbox-of-web-0"}, sender: tcp("10.9.0.5"), want: "web-0", outcome: "found"},
 		{name: "data that says nothing of its pod", associations: of(attribute("a"), connection), resource: attrs{"service.name": "web"}, sender: tcp("10.9.0.5"), want: "web-0", outcome: "found"},
 		{name: "the pod's own name is completed", associations: of(connection), resource: attrs{"k8s.pod.name": "web-0"}, sender: tcp("10.9.0.5"), want: "web-0", outcome: "found"},
 		{name: "application's container id says nothing of its pod", associations: of(connection), resource: attrs{"container.id": "app"}, sender: tcp("10.9.0.5"), want: "web-0", outcome: "found"},

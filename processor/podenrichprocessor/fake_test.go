@@ -4,6 +4,7 @@
 package podenrichprocessor
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"slices"
@@ -65,7 +66,10 @@ func (f *fakeIdentities) Resolve(q podidentity.Query) (*podidentity.Identity, po
 	q.Address, _ = podidentity.NormalizeAddr(q.Address)
 	for _, holds := range []func(podidentity.Record) bool{
 		func(r podidentity.Record) bool { return q.UID != "" && r.Identity.UID == q.UID },
-		func(r podidentity.Record) bool { return q.Sandbox != "" && r.Sandbox == q.Sandbox },
+		func(r podidentity.Record) bool {
+			sandbox := cmp.Or(q.Sandbox, q.Container)
+			return sandbox != "" && r.Sandbox == sandbox
+		},
 		func(r podidentity.Record) bool {
 			return slices.ContainsFunc(r.HNSEndpoints, func(id string) bool { return strings.EqualFold(id, q.HNSEndpoint) })
 		},

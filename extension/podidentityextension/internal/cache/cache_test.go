@@ -147,6 +147,7 @@ func TestEveryKeyOfAPodResolves(t *testing.T) {
 	for name, q := range map[string]podidentity.Query{
 		"UID":                    {UID: "u1"},
 		"sandbox":                {Sandbox: "s1"},
+		"container, the sandbox": {Container: "s1"},
 		"HNS endpoint":           {HNSEndpoint: "41d40000-820a-406a-ade6-6b0400000063"},
 		"HNS endpoint in braces": {HNSEndpoint: "{41D40000-820A-406A-ADE6-6B0400000063}"},
 		"namespace":              {NetNS: 41},
@@ -273,6 +274,24 @@ func TestHolderOfTheAddressWithAnotherStrongKeyIsAnotherPod(t *testing.T) {
 	n.not(podidentity.Query{UID: "u9", NetNS: 41}, podidentity.Mismatch)
 	n.not(podidentity.Query{Sandbox: "s9", NetNS: 41}, podidentity.Mismatch)
 	n.not(podidentity.Query{UID: "u9", Sandbox: "s1"}, podidentity.Mismatch)
+	n.not(podidentity.Query{UID: "u9", Container: "s1"}, podidentity.Mismatch)
+	n.not(podidentity.Query{Sandbox: "s9", Container: "s9", NetNS: 41}, podidentity.Mismatch)
+}
+
+// It may be an application's: that of a sandbox decides, and any other is as if
+// it had not been given.
+func TestContainerThatIsNoSandboxContradictsNothing(t *testing.T) {
+	n := newNode(t)
+	n.Put(cri, sandbox("s1", "u1", "web-0", 41, "10.0.0.1"), false)
+	n.Put(cri, sandbox("s2", "u2", "cart-0", 42, "10.0.0.2"), false)
+	q := byAddr("10.0.0.1")
+	q.Container = "app"
+	n.found(q, "web-0")
+	n.found(podidentity.Query{Container: "app", NetNS: 41}, "web-0")
+	q.Container = "s2"
+	n.found(q, "cart-0")
+	n.not(podidentity.Query{Container: "app"}, podidentity.Unknown)
+	n.not(podidentity.Query{UID: "u9", Container: "app", NetNS: 41}, podidentity.Mismatch)
 }
 
 func TestUpdates(t *testing.T) {

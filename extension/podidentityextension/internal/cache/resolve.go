@@ -37,13 +37,19 @@ func (c *Cache) resolve(q *podidentity.Query, t int64) (*podidentity.Identity, p
 		}
 		asked |= kindUID
 	}
-	if q.Sandbox != "" {
-		if l := c.sandboxes.load(q.Sandbox); l != nil {
+	sandbox := q.Sandbox
+	if sandbox == "" {
+		sandbox = q.Container
+	}
+	if sandbox != "" {
+		if l := c.sandboxes.load(sandbox); l != nil {
 			if id, kinds, outcome := l.at(t, true, address{}); outcome != podidentity.Unknown {
 				return checked(id, kinds&asked, outcome)
 			}
 		}
-		asked |= kindSandbox
+		if q.Sandbox != "" {
+			asked |= kindSandbox
+		}
 	}
 	if q.HNSEndpoint != "" {
 		if g, ok := parseGUID(q.HNSEndpoint); ok {
