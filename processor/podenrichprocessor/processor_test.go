@@ -147,6 +147,7 @@ func TestResource(t *testing.T) {
 		{name: "network namespace before address", in: attrs{"linux.netns.inode": webNetNS, "k8s.pod.ip": "10.9.0.6"}, want: with(web0, attrs{"k8s.pod.ip": "10.9.0.6"}), outcome: "found"},
 		{name: "address of a pod with another UID", in: attrs{"k8s.pod.uid": "uid-of-none", "k8s.pod.ip": "10.9.0.5"}, want: attrs{"k8s.pod.uid": "uid-of-none", "k8s.pod.ip": "10.9.0.5"}, outcome: "mismatch"},
 		{name: "address of a pod in another network namespace", in: attrs{"linux.netns.inode": 1, "k8s.pod.ip": "10.9.0.5"}, want: attrs{"linux.netns.inode": int64(1), "k8s.pod.ip": "10.9.0.5"}, outcome: "mismatch"},
+		{name: "another node's network namespace, where the pod's is not known", in: attrs{"linux.netns.inode": 1, "k8s.pod.ip": "10.9.0.6"}, want: attrs{"k8s.pod.ip": "10.9.0.6", "k8s.pod.name": "cart-0", "k8s.namespace.name": "shop"}, outcome: "found"},
 		{name: "id of an application's container is no sandbox's", in: attrs{"container.id": "app", "k8s.pod.ip": "10.9.0.5"}, want: with(web0, attrs{"container.id": "app", "k8s.pod.ip": "10.9.0.5"}), outcome: "found"},
 
 		// What tells no pods apart.
