@@ -56,10 +56,9 @@ type Record struct {
 type Resolver interface {
 	// Resolve returns the pod that the query's strongest known key belonged to
 	// at the query's time, and Found; or nil and the reason. The order of keys,
-	// strongest first, is UID, Sandbox or Container, HNSEndpoint, NetNS, Address. A
-	// key whose
-	// lease has ended or that is ambiguous ends the look-up: a weaker key is
-	// asked only when no stronger one is known at all.
+	// strongest first, is UID, Sandbox or Container, HNSEndpoint, NetNS, Address.
+	// A key whose lease has ended or that is ambiguous ends the look-up: a weaker
+	// key is asked only when no stronger one is known at all.
 	Resolve(q Query) (*Identity, Outcome)
 	// Synced is closed once every source has synced, or startup_timeout has
 	// passed without.
