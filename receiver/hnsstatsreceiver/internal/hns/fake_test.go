@@ -44,6 +44,7 @@ type fake struct {
 	propWait, statWait        map[string]time.Duration // "" is everyone's
 	vfpWait                   map[string]time.Duration
 	textOnly                  bool
+	left                      map[string]string // MAC addresses of ports left behind
 
 	log  []string
 	runs map[string]int // by port
@@ -56,7 +57,7 @@ func newFake(n int) *fake {
 		endpoints: map[string]simhns.Endpoint{}, stats: map[string]simhns.Stats{}, vfp: map[string]simhns.VFP{},
 		propErr: map[string]error{}, statErr: map[string]error{}, portErr: map[string]error{},
 		propWait: map[string]time.Duration{}, statWait: map[string]time.Duration{}, vfpWait: map[string]time.Duration{},
-		runs: map[string]int{},
+		left: map[string]string{}, runs: map[string]int{},
 	}
 	for i := range n {
 		f.put(simhns.Numbered(i), simhns.NumberedStats(i), simhns.NumberedVFP(i))
@@ -213,6 +214,9 @@ func (f *fake) run(ctx context.Context, _ int, args ...string) ([]byte, error) {
 		var b strings.Builder
 		for _, e := range f.endpoints {
 			fmt.Fprintf(&b, "Port name : %s\r\nMAC address : %s\r\n\r\n", e.Port, e.MAC)
+		}
+		for port, mac := range f.left {
+			fmt.Fprintf(&b, "Port name : %s\r\nMAC address : %s\r\n\r\n", port, mac)
 		}
 		return []byte(b.String()), nil
 	}

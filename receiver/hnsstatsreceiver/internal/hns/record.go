@@ -28,7 +28,7 @@ type record struct {
 	ep    *endpoint.Endpoint
 
 	// port is the VFP port by the list of switch ports, which was asked for this
-	// endpoint if portAsked, and has none of it if port is "".
+	// endpoint if portAsked, and had none of it, or no certain one, if port is "".
 	port      string
 	portAsked bool
 

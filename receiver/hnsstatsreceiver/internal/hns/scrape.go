@@ -44,7 +44,8 @@ type scrape struct {
 	ports                              ports
 	portsAsked, portsRead, portsFailed bool
 	vfpOK, vfpBad                      int
-	vfpErrs                            []error
+	vfpErrs                            []error // of runs
+	portErrs                           []error // of records without a port
 
 	errs []error
 }

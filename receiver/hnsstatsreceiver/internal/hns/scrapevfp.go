@@ -24,10 +24,10 @@ func (sc *scrape) counted(r *record) {
 	case r.props.port != "" || r.portAsked && r.port != "":
 		r.phase = ready
 		sc.pending++
-	case r.portAsked:
-		sc.emit(r) // it has no port, which was reported
 	case sc.portsRead:
 		sc.findPort(r)
+	case r.portAsked:
+		sc.portless(r)
 	case sc.portsFailed:
 		sc.emit(r) // the list is read again next time
 	default:
@@ -46,7 +46,13 @@ func (sc *scrape) findPort(r *record) {
 		sc.pending++
 		return
 	}
-	sc.vfpErrs = append(sc.vfpErrs, r.failure(fmt.Errorf(
+	sc.portless(r)
+}
+
+// portless visits a record that has no port in the list, which is its failure for
+// as long as it is so.
+func (sc *scrape) portless(r *record) {
+	sc.portErrs = append(sc.portErrs, r.failure(fmt.Errorf(
 		"no port of the virtual switch has its MAC address %q, or more than one has: it gets no VFP counters", r.props.mac)))
 	sc.emit(r)
 }
@@ -115,19 +121,23 @@ func (sc *scrape) vfpAnswered(a vfpAnswer) {
 	sc.emit(a.rec)
 }
 
-// portsAnswered takes the list of ports to the records that wait for it.
+// portsAnswered takes the list of ports to the records that wait for it, and to
+// those that an earlier one had no port of: one left behind may be gone, or theirs
+// be there, and the next scrape reads it.
 func (sc *scrape) portsAnswered(a vfpAnswer) {
 	sc.ports, sc.portsRead, sc.portsFailed = a.ports, a.err == nil, a.err != nil
 	for _, r := range sc.queue {
-		if r.phase != parked {
-			continue
-		}
-		sc.pending--
-		sc.parked--
-		if sc.portsFailed {
-			sc.emit(r)
-		} else {
-			sc.findPort(r)
+		switch {
+		case r.phase == parked:
+			sc.pending--
+			sc.parked--
+			if sc.portsFailed {
+				sc.emit(r)
+			} else {
+				sc.findPort(r)
+			}
+		case sc.portsRead && r.portAsked && r.port == "":
+			r.port = sc.ports.of(r.id, r.props.mac)
 		}
 	}
 }
@@ -187,4 +197,5 @@ func (sc *scrape) judgeVFP() {
 			zap.Error(sc.vfpErrs[0]), zap.Duration("retry_after", vfpPause))
 	}
 	sc.errs = append(sc.errs, sc.vfpErrs...)
+	sc.errs = append(sc.errs, sc.portErrs...)
 }

@@ -102,8 +102,8 @@ func TestVFPIsNotRunWhenDisabled(t *testing.T) {
 	})
 }
 
-// The list of switch ports is read when the set of endpoints changes, and not at
-// all where HNS tells the ports.
+// The list of switch ports is read when an endpoint is new whose port HNS doesn't
+// tell, and not at all where it tells the ports.
 func TestListOfPortsIsReadOnChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(3)
@@ -128,7 +128,7 @@ func TestListOfPortsIsReadOnChange(t *testing.T) {
 			assert.Equal(t, lists, f.runs["ports"])
 		}
 
-		// An endpoint without a port is reported when the list is read.
+		// An endpoint without a port is reported as soon as the list is read.
 		lost := simhns.Numbered(6)
 		lost.NoAllocator = true
 		f.put(lost, simhns.NumberedStats(6), simhns.VFP{})
@@ -145,7 +145,68 @@ func TestListOfPortsIsReadOnChange(t *testing.T) {
 		r = read(t, s, interval)
 		require.ErrorContains(t, r.err, "no port of the virtual switch has its MAC address")
 		assert.Len(t, r.counters, 7)
-		require.NoError(t, read(t, s, interval).err, "reported once")
+	})
+}
+
+// A port left behind with the same MAC address makes an endpoint's uncertain. It
+// is a failure for as long as the endpoint has no VFP counters for it, and each
+// list that is read for another endpoint may end it.
+func TestPortThatIsUncertainAtFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(0)
+		put := func(i int) simhns.Endpoint {
+			e := simhns.Numbered(i)
+			e.NoAllocator = true
+			f.put(e, simhns.NumberedStats(i), simhns.NumberedVFP(i))
+			return e
+		}
+		late := put(0)
+		f.with(func() { f.left["5d2b9c0e-1111-4aaa-8bbb-00000000ffff"] = late.MAC })
+		s, logs := started(t, f, vfpConfig())
+		first := read(t, s, interval)
+		require.ErrorContains(t, first.err, "more than one has: it gets no VFP counters")
+		require.Equal(t, []string{late.ID + " (pod-0)"}, failed(first.err))
+		require.Len(t, first.counters, 1)
+
+		put(1)
+		for range 3 {
+			r := read(t, s, interval)
+			require.EqualError(t, r.err, first.err.Error(), "the same as long as it is so")
+			require.Equal(t, []string{simhns.Numbered(1).ID}, r.withVFP())
+		}
+		lists := f.runs["ports"]
+
+		f.with(func() { clear(f.left) })
+		require.Error(t, read(t, s, interval).err, "no list is read for it alone")
+		require.Equal(t, lists, f.runs["ports"])
+		put(2)
+		f.with(func() { f.statWait[simhns.Numbered(2).ID] = time.Second })
+		r := read(t, s, interval)
+		require.EqualError(t, r.err, first.err.Error(), "it was visited before the list was there")
+		require.Equal(t, []string{simhns.Numbered(1).ID, simhns.Numbered(2).ID}, r.withVFP())
+		r = read(t, s, interval)
+		require.NoError(t, r.err)
+		require.Len(t, r.withVFP(), 3)
+		require.Equal(t, lists+2, f.runs["ports"])
+		require.Zero(t, logs.Len())
+	})
+}
+
+// What an endpoint lacks a port for says nothing of vfpctrl, which may fail for
+// another reason in the same scrape.
+func TestVFPCtrlIsNotBlamedForAPortThatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(1)
+		lost := simhns.Numbered(5)
+		lost.NoAllocator, lost.MAC = true, ""
+		f.put(lost, simhns.NumberedStats(5), simhns.VFP{})
+		s, logs := started(t, f, vfpConfig())
+		require.Equal(t, []string{lost.ID + " (pod-5)"}, failed(read(t, s, interval).err))
+		f.with(func() { f.runErr = &exitError{5, "ERROR: access denied"} })
+		r := read(t, s, interval)
+		require.Len(t, failed(r.err), 2)
+		require.Equal(t, 1, logs.Len())
+		require.Contains(t, logs.All()[0].ContextMap()["error"], "access denied")
 	})
 }
 
