@@ -5,16 +5,19 @@ package hnsstatsreceiver
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/scraper"
 	"go.opentelemetry.io/collector/scraper/scraperhelper"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/metadata"
 )
 
@@ -32,30 +35,53 @@ func createMetrics(_ context.Context, set receiver.Settings, conf component.Conf
 	if err != nil {
 		return nil, err
 	}
+	return newReceiver(cfg, source, set, next)
+}
+
+func newReceiver(cfg *Config, source endpoint.Source, set receiver.Settings, next consumer.Metrics) (receiver.Metrics, error) {
 	outages := &outages{logger: set.Logger}
 	set.Logger = set.Logger.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return &outageCore{Core: core, outages: outages}
 	}))
 	s := newScraper(cfg.MetricsBuilderConfig, source, outages, set)
-	metrics, err := scraper.NewMetrics(s.scrape, scraper.WithStart(s.start), scraper.WithShutdown(s.shutdown))
+	r := &metricsReceiver{}
+	r.stopping, r.stop = context.WithCancel(context.Background())
+	scrape := func(ctx context.Context) (pmetric.Metrics, error) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(r.stopping, func() { cancel(errShutdown) })()
+		return s.scrape(ctx)
+	}
+	metrics, err := scraper.NewMetrics(scrape, scraper.WithStart(s.start), scraper.WithShutdown(s.shutdown))
 	if err != nil {
 		return nil, err
 	}
-	controller, err := scraperhelper.NewMetricsController(&cfg.ControllerConfig, set, next,
+	r.Metrics, err = scraperhelper.NewMetricsController(&cfg.ControllerConfig, set, next,
 		scraperhelper.AddMetricsScraper(metadata.Type, metrics))
 	if err != nil {
 		return nil, err
 	}
-	return &metricsReceiver{Metrics: controller}, nil
+	return r, nil
 }
 
-// metricsReceiver is a scraper controller that can be shut down twice.
+// errShutdown is why a scrape's context ends when the receiver is shut down.
+var errShutdown = errors.New("the receiver is shut down")
+
+// metricsReceiver is a scraper controller that can be shut down twice, and doesn't
+// wait for the scrape under way to end by itself, as the controller does: where VFP
+// is slow or HNS hangs, that can take nearly the collection interval.
 type metricsReceiver struct {
 	receiver.Metrics
-	once sync.Once
+	stopping context.Context //nolint:containedctx // ends at Shutdown
+	stop     context.CancelFunc
+	once     sync.Once
 }
 
+// Shutdown cuts off the scrape under way; what it has read by then is passed on.
 func (r *metricsReceiver) Shutdown(ctx context.Context) (err error) {
-	r.once.Do(func() { err = r.Metrics.Shutdown(ctx) })
+	r.once.Do(func() {
+		r.stop()
+		err = r.Metrics.Shutdown(ctx)
+	})
 	return err
 }

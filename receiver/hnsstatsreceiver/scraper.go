@@ -75,6 +75,9 @@ func (s *endpointScraper) scrape(ctx context.Context) (pmetric.Metrics, error) {
 	if s.reaggregates {
 		metrics = s.builder.Emit()
 	}
+	if errors.Is(context.Cause(ctx), errShutdown) {
+		return metrics, nil // what was not read has not failed
+	}
 
 	failures, whole := endpointErrors(err)
 	s.report(whole)

@@ -159,7 +159,11 @@ func (sc *scrape) run() {
 			sc.reading = 0
 		}
 	}
-	sc.leftOver()
+	unreached := sc.leftOver()
+	if errors.Is(sc.ctx.Err(), context.Canceled) {
+		return // the caller cut it off, which says nothing of VFP
+	}
+	s.reportUnreached(unreached, sc.listed, time.Since(sc.started))
 	sc.judgeVFP()
 }
 
@@ -309,9 +313,9 @@ func (sc *scrape) expire(now time.Time) {
 	}
 }
 
-// leftOver reports what was not reached, and visits what lacks only VFP.
-func (sc *scrape) leftOver() {
-	unreached := 0
+// leftOver reports what was not reached, and visits what lacks only VFP, of which
+// it returns the number.
+func (sc *scrape) leftOver() (unreached int) {
 	for _, r := range sc.queue {
 		switch r.phase {
 		case asking, late:
@@ -333,7 +337,7 @@ func (sc *scrape) leftOver() {
 		// One error, and the same one as long as it is so.
 		sc.errs = append(sc.errs, &endpoint.Error{Endpoint: fmt.Sprintf("(some of %d)", sc.listed), Err: errUnreached})
 	}
-	sc.s.reportUnreached(unreached, sc.listed, time.Since(sc.started))
+	return unreached
 }
 
 // emit hands a record to the visitor.

@@ -518,7 +518,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(3)
 		f.vfpWait[""] = time.Hour
-		s, _ := started(t, f, vfpConfig())
+		s, logs := started(t, f, vfpConfig())
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		begin := time.Now()
@@ -526,6 +526,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 		_ = s.Read(ctx, func(*endpoint.Endpoint, *endpoint.Counters) { visited++ })
 		assert.Equal(t, time.Second, time.Since(begin))
 		assert.Equal(t, 3, visited)
+		assert.Zero(t, logs.Len(), "VFP is not called slow for it")
 		require.ErrorIs(t, s.Read(ctx, nil), context.Canceled)
 	})
 }
