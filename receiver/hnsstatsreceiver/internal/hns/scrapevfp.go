@@ -60,8 +60,8 @@ func (sc *scrape) portless(r *record) {
 // nextVFPJob returns the next job for a VFP worker, and a nil channel if there is
 // none: the list of ports, then the record that waited the longest.
 func (sc *scrape) nextVFPJob() (chan<- vfpJob, vfpJob) {
-	if sc.stopped || sc.pending == 0 {
-		return nil, vfpJob{}
+	if sc.stopped || sc.pending == 0 || sc.vfpCtx.Err() != nil {
+		return nil, vfpJob{} // the context can end before the loop sees the time
 	}
 	j := vfpJob{scrape: sc.s.number, ctx: sc.vfpCtx}
 	if sc.parked > 0 && !sc.portsAsked {

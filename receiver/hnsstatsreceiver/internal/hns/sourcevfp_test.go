@@ -4,6 +4,7 @@
 package hns
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -227,4 +228,21 @@ func TestAPortThatIsReplacedIsFoundAgain(t *testing.T) {
 		require.NoError(t, r.err)
 		require.Len(t, r.withVFP(), 2)
 	})
+}
+
+// The context that kills vfpctrl can end before the scrape's loop sees that time is
+// up. A run begun then would be killed at once, and its endpoint have had its turn.
+func TestNoRunBeginsWhenTimeIsUp(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	sc := &scrape{
+		s: &source{vfpJobs: make(chan vfpJob)}, vfpCtx: ctx,
+		queue: []*record{{phase: ready, port: "p"}, {phase: done}}, pending: 1,
+	}
+	sc.queue[0].props = &properties{}
+	jobs, j := sc.nextVFPJob()
+	require.NotNil(t, jobs)
+	require.Equal(t, "p", j.port)
+	cancel()
+	jobs, _ = sc.nextVFPJob()
+	require.Nil(t, jobs)
 }
