@@ -13,8 +13,8 @@ import (
 type record struct {
 	id string // GUID in lower case
 
-	// absent is when a list did not have it yet, zero if the first one had it, and
-	// visited when its counters were handed out last.
+	// absent is when a list did not have it yet, zero if the first one had it or it
+	// was there before, and visited when its counters were handed out last.
 	absent, visited time.Time
 
 	// As listed last.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -21,6 +22,10 @@ import (
 
 // closePatience is how long Close waits for calls into HNS that still run.
 const closePatience = 5 * time.Second
+
+// leftFor is how long an endpoint that is gone is remembered: a list can lack one
+// for a while that is still there.
+const leftFor = time.Hour
 
 // calmAfter is how many scrapes in a row must reach all endpoints before VFP counts
 // as fast enough.
@@ -50,7 +55,9 @@ type source struct {
 	records map[string]*record
 	// gone has the addresses of the endpoints that this scrape's list has no more,
 	// and when they were visited last.
-	gone   map[netip.Addr]time.Time
+	gone map[netip.Addr]time.Time
+	// left has the endpoints that are gone, and since when, for leftFor.
+	left   map[string]time.Time
 	scrape scrape
 
 	// listing is when the list was asked for that hasn't come, zero if it has.
@@ -78,6 +85,7 @@ func newSource(cfg Config, set component.TelemetrySettings, c calls, p program) 
 		calls:    c,
 		records:  make(map[string]*record),
 		gone:     make(map[netip.Addr]time.Time),
+		left:     make(map[string]time.Time),
 		listedAt: make(map[endpointState]time.Time),
 	}
 	if cfg.VFP.Enabled {
@@ -201,11 +209,15 @@ func (s *source) reconcile(l listing) {
 		}
 	}
 	clear(s.gone)
+	maps.DeleteFunc(s.left, func(_ string, since time.Time) bool {
+		return s.scrape.started.Sub(since) > leftFor
+	})
 	for id, r := range s.records {
 		if r.listed == s.number {
 			continue
 		}
 		delete(s.records, id)
+		s.left[id] = s.scrape.started
 		if r.ep == nil {
 			continue
 		}
@@ -223,7 +235,11 @@ func (s *source) reconcile(l listing) {
 func (s *source) list(id string, state endpointState) *record {
 	r := s.records[id]
 	if r == nil {
-		r = &record{id: id, absent: s.listedAt[state]}
+		r = &record{id: id}
+		if _, back := s.left[id]; !back {
+			r.absent = s.listedAt[state]
+		}
+		delete(s.left, id)
 		s.records[id] = r
 	}
 	if r.listed != s.number { // else its state changed between two lists
@@ -246,7 +262,8 @@ func (s *source) learnV1(r *record, e *endpointV1) {
 // birth returns an identity that no endpoint has had. HNS doesn't say when it made
 // an endpoint: it was not there yet in the list before, and its predecessor, which
 // had its address, was counted later than that. When an endpoint was made anew with
-// the same GUID between two lists, nothing is known.
+// the same GUID between two lists, or comes back after one that lacked it, nothing is
+// known.
 func (s *source) birth(r *record, p *properties) (string, time.Time) {
 	s.births++
 	id := "hns#" + strconv.FormatUint(s.births, 10)

@@ -464,11 +464,15 @@ func TestEndpointsComeAndGo(t *testing.T) {
 		assert.Len(t, s.records, 1, "what is gone is forgotten")
 		absent := time.Now()
 		time.Sleep(interval)
+		three := simhns.Numbered(2)
+		f.put(three, simhns.Stats{}, simhns.VFP{})
 		f.put(two, simhns.Stats{}, simhns.VFP{})
-		reborn := read(t, s, interval).endpoints[two.ID]
-		assert.NotEqual(t, before[two.ID].ID, reborn.ID, "made anew with the same GUID")
-		assert.Equal(t, absent, reborn.Created, "its counters are not older")
+		later := read(t, s, interval).endpoints
+		assert.Equal(t, absent, later[three.ID].Created, "its counters are not older")
 		assert.True(t, before[two.ID].Created.IsZero(), "it was there before the first look")
+		reborn := later[two.ID]
+		assert.NotEqual(t, before[two.ID].ID, reborn.ID, "made anew with the same GUID, for all that is known")
+		assert.True(t, reborn.Created.IsZero(), "its counters are of before, for all that is known")
 
 		other := two // replaced between two scrapes
 		other.MAC = "00-15-5D-00-00-99"
@@ -476,6 +480,40 @@ func TestEndpointsComeAndGo(t *testing.T) {
 		third := read(t, s, interval).endpoints[two.ID]
 		assert.NotEqual(t, reborn.ID, third.ID)
 		assert.True(t, third.Created.IsZero(), "nobody saw it absent")
+	})
+}
+
+// An endpoint that a list lacks for a while, because its state was another one, has
+// the counters of its whole life when it is back: none of them are one interval's.
+func TestEndpointThatListsLackForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(1)
+		s, _ := started(t, f, Config{})
+		read(t, s, interval)
+		pod := simhns.Numbered(1)
+		f.put(pod, simhns.NumberedStats(1), simhns.VFP{})
+		time.Sleep(interval)
+		require.False(t, read(t, s, interval).endpoints[pod.ID].Created.IsZero())
+		degraded := pod
+		degraded.State = 5
+		for _, scrapes := range []int{1, 20} {
+			f.put(degraded, simhns.NumberedStats(1), simhns.VFP{})
+			for range scrapes {
+				time.Sleep(interval)
+				require.NotContains(t, read(t, s, interval).endpoints, pod.ID)
+			}
+			f.put(pod, simhns.NumberedStats(1), simhns.VFP{})
+			time.Sleep(interval)
+			require.True(t, read(t, s, interval).endpoints[pod.ID].Created.IsZero())
+			require.Empty(t, s.left)
+		}
+
+		f.remove(pod.ID)
+		read(t, s, interval)
+		require.Len(t, s.left, 1)
+		time.Sleep(leftFor + time.Second)
+		read(t, s, interval)
+		require.Empty(t, s.left, "it is not kept for good")
 	})
 }
 
