@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,7 +75,7 @@ func (e *insightsExporter) push(ctx context.Context, metrics pmetric.Metrics) er
 		return consumererror.NewPermanent(err)
 	}
 	if n > 0 {
-		err = e.send(ctx, metrics, body)
+		err = e.send(ctx, metrics, n, body)
 	}
 	if refused.points == 0 {
 		return err
@@ -86,7 +87,8 @@ func (e *insightsExporter) push(ctx context.Context, metrics pmetric.Metrics) er
 	return errors.Join(err, why)
 }
 
-func (e *insightsExporter) send(ctx context.Context, metrics pmetric.Metrics, body []byte) error {
+// send sends a body of n points, those of the metrics that can be sent.
+func (e *insightsExporter) send(ctx context.Context, metrics pmetric.Metrics, n int, body []byte) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.resource.url, bytes.NewReader(body))
 	if err != nil {
 		return consumererror.NewPermanent(err)
@@ -101,7 +103,7 @@ func (e *insightsExporter) send(ctx context.Context, metrics pmetric.Metrics, bo
 	if err != nil {
 		return fmt.Errorf("read the answer of %s: %w", e.resource.url, err)
 	}
-	return e.judge(metrics, response, answer)
+	return e.judge(metrics, n, response, answer)
 }
 
 // track is the service's answer, with an error for every item that it refused.
@@ -117,22 +119,34 @@ type itemError struct {
 	Message string `json:"message"`
 }
 
-// judge makes of an answer what is to become of the metrics.
-func (e *insightsExporter) judge(metrics pmetric.Metrics, response *http.Response, answer []byte) error {
+// judge makes of an answer what is to become of the metrics, of which n points were
+// sent.
+func (e *insightsExporter) judge(metrics pmetric.Metrics, n int, response *http.Response, answer []byte) error {
 	switch response.StatusCode {
 	case http.StatusOK:
 		return nil
 	case http.StatusPartialContent:
-		return throttled(judgeItems(metrics, answer), response)
+		return throttled(judgeItems(metrics, n, answer), response)
 	}
 	err := fmt.Errorf("%s: %s: %s", e.resource.url, response.Status, excerpt(answer))
 	if !retryable(response.StatusCode) {
-		if response.StatusCode == http.StatusBadRequest {
+		if response.StatusCode == http.StatusBadRequest && !namesTime(answer) {
 			err = fmt.Errorf("%w (check the connection_string's InstrumentationKey)", err)
 		}
 		return consumererror.NewPermanent(err)
 	}
 	return throttled(err, response)
+}
+
+// namesTime reports whether an answer refuses items for their time, as those that
+// are older than 48 hours:
+//
+//	103: Field 'time' on type 'Envelope' is older than the allowed min date. Expected: now - 172800000ms
+func namesTime(answer []byte) bool {
+	var t track
+	return json.Unmarshal(answer, &t) == nil && slices.ContainsFunc(t.Errors, func(item itemError) bool {
+		return strings.Contains(item.Message, "'time'")
+	})
 }
 
 // throttled has what is tried again wait for as long as the service asks for.
@@ -145,10 +159,10 @@ func throttled(err error, response *http.Response) error {
 }
 
 // judgeItems keeps those items to send again that the service was too busy for.
-func judgeItems(metrics pmetric.Metrics, answer []byte) error {
+func judgeItems(metrics pmetric.Metrics, n int, answer []byte) error {
 	var t track
 	if err := json.Unmarshal(answer, &t); err != nil {
-		return consumererror.NewPermanent(fmt.Errorf("the service took a part, and its answer can't be read: %w: %s", err, excerpt(answer)))
+		return consumererror.NewPermanent(fmt.Errorf("the service took a part of %d points, and its answer can't be read: %w: %s", n, err, excerpt(answer)))
 	}
 	again := map[int]bool{}
 	var refused []itemError
@@ -163,6 +177,9 @@ func judgeItems(metrics pmetric.Metrics, answer []byte) error {
 	var err error
 	if len(refused) > 0 {
 		err = fmt.Errorf("the service refused %d of %d points for good; the first: %d %s", len(refused), t.Received, refused[0].Status, excerpt([]byte(refused[0].Message)))
+	}
+	if lost := n - t.Accepted - len(t.Errors); lost > 0 {
+		err = errors.Join(err, fmt.Errorf("the service took %d of %d points, and doesn't say what became of %d", t.Accepted, n, lost))
 	}
 	if len(again) == 0 {
 		if err != nil {
@@ -209,17 +226,17 @@ func only(metrics pmetric.Metrics, numbers map[int]bool) pmetric.Metrics {
 	return kept
 }
 
-// retryable are the statuses at which Application Insights' own SDKs try again; 439
-// is its "too many requests over extended time". A redirect that can't be followed
-// is a proxy's word, not the service's.
+// retryable are the statuses at which it is worth to try again: those at which
+// Application Insights' own SDKs do, of which 439 is its "too many requests over
+// extended time", and what a proxy or gateway before it may say: any failure of a
+// server, and a redirect that can't be followed.
 func retryable(status int) bool {
-	if status >= 300 && status < 400 {
+	if status >= 300 && status < 400 || status >= 500 {
 		return true
 	}
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, // a token or a role that is not there yet
-		http.StatusRequestTimeout, http.StatusTooManyRequests, 439,
-		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		http.StatusRequestTimeout, http.StatusTooManyRequests, 439:
 		return true
 	}
 	return false

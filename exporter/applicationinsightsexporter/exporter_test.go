@@ -235,6 +235,9 @@ func TestRefusals(t *testing.T) {
 		{status: 429, headers: map[string]string{"Retry-After": "7"}, want: []string{"Throttle (7s)", "429"}},
 		{status: 439, want: []string{"439"}},
 		{status: 503, want: []string{"503", "/v2.1/track", "busy"}},
+		{status: 507, want: []string{"507"}},
+		{status: 511, want: []string{"511"}}, // a captive portal
+		{status: 522, want: []string{"522"}},
 		{status: 401, want: []string{"401"}},
 		{status: 400, permanent: true, want: []string{"400", "InstrumentationKey"}},
 		{status: 402, permanent: true, want: []string{"402"}},
@@ -250,6 +253,21 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTooOld: what waited too long is lost by its age, and not by a wrong key.
+func TestTooOld(t *testing.T) {
+	s := newService(t)
+	e := start(t, s)
+	s.status = http.StatusBadRequest
+	s.answer = `{"itemsReceived":1,"itemsAccepted":0,"appId":null,"errors":[{"index":0,"statusCode":400,"message":"103: Field \u0027time\u0027 on type 'Envelope' is older than the allowed min date. Expected: now - 172800000ms"}]}`
+	err := e.push(t.Context(), deltas())
+	require.True(t, consumererror.IsPermanent(err))
+	require.ErrorContains(t, err, "older than the allowed min date")
+	require.NotContains(t, err.Error(), "InstrumentationKey")
+
+	s.answer = `{"itemsReceived":1,"itemsAccepted":0,"errors":[{"index":0,"statusCode":400,"message":"Invalid instrumentation key"}]}`
+	require.ErrorContains(t, e.push(t.Context(), deltas()), "check the connection_string's InstrumentationKey")
 }
 
 func TestAway(t *testing.T) {
@@ -285,6 +303,22 @@ func TestPartial(t *testing.T) {
 	err = e.push(t.Context(), deltas())
 	require.True(t, consumererror.IsPermanent(err), "not lost without a word")
 	require.ErrorContains(t, err, "names 2 points to send again that were not sent")
+	for answer, want := range map[string]string{
+		`{"itemsReceived":4,"itemsAccepted":1,"errors":[]}`:                                             "took 1 of 4 points, and doesn't say what became of 3",
+		`{"itemsReceived":4,"itemsAccepted":1}`:                                                         "doesn't say what became of 3",
+		`{"itemsReceived":4,"itemsAccepted":1,"errors":[{"index":1,"statusCode":400,"message":"bad"}]}`: "doesn't say what became of 2",
+		`{}`: "took 0 of 4 points",
+	} {
+		s.answer = answer
+		err = e.push(t.Context(), deltas())
+		require.True(t, consumererror.IsPermanent(err), "%s: %v", answer, err)
+		require.ErrorContains(t, err, want)
+	}
+	s.answer = `{"itemsReceived":4,"itemsAccepted":1,"errors":[{"index":1,"statusCode":429,"message":"x"}]}`
+	err = e.push(t.Context(), deltas())
+	require.ErrorAs(t, err, &again)
+	require.Equal(t, 1, again.Data().DataPointCount(), "the others may have been taken")
+	require.ErrorContains(t, err, "doesn't say what became of 2")
 	s.answer = "<html>"
 	require.True(t, consumererror.IsPermanent(e.push(t.Context(), deltas())))
 }
