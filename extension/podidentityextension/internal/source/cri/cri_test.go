@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -217,6 +218,22 @@ func TestNoRuntimeAtTheEndpoint(t *testing.T) {
 	require.ErrorContains(t, err, "unix://"+path)
 	require.ErrorContains(t, err, "is the runtime running")
 	require.Zero(t, sink.synced)
+}
+
+// The wait between two attempts doubles up to the poll interval and stays there,
+// however long the runtime is away.
+func TestRuntimeThatIsAwayForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := NewDefaultConfig()
+		cfg.Endpoint = "unix:///nonexistent/cri.sock"
+		sink := newRecorder()
+		o := newObserver(cfg, zap.NewNop(), sink)
+		defer o.close()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*cfg.PollInterval)
+		defer cancel()
+		o.run(ctx)
+		require.InDelta(t, 104, len(sink.failures), 1)
+	})
 }
 
 func TestManySandboxesAtOnce(t *testing.T) {

@@ -95,7 +95,7 @@ func (o *observer) run(ctx context.Context) {
 			o.sink.Failed(err)
 			// The runtime is not asked more often because somebody wants to know.
 			wait, hints, refresh = min(retry, wait), nil, nil
-			retry *= 2
+			retry = min(2*retry, o.cfg.PollInterval)
 		case waiting:
 			o.sink.Synced()
 			wait = min(firstRetry, wait)
