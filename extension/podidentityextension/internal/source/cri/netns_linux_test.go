@@ -9,7 +9,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source/sourcetest"
 )
 
 func TestNetNSInode(t *testing.T) {
@@ -25,6 +29,24 @@ func TestNetNSInode(t *testing.T) {
 	require.ErrorContains(t, err, plain+": no namespace is mounted there")
 	_, err = netnsInode(plain + ".not")
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestNetNSInAContainer has containerd's default path, in a container that has
+// the node's namespaces at /run/netns only.
+func TestNetNSInAContainer(t *testing.T) {
+	want, err := netnsInode("/proc/self/ns/net")
+	require.NoError(t, err)
+	sourcetest.InContainer(t, func() {
+		const path = "/var/run/netns/pod"
+		inode, err := netnsInode(path)
+		assert.NoError(t, err)
+		assert.Equal(t, want, inode)
+
+		w := watcher{hint: func() {}, logger: zap.NewNop()}
+		defer w.close()
+		w.watch(path)
+		assert.Equal(t, []string{"/run/netns"}, w.files.WatchList())
+	})
 }
 
 func TestSandboxsNetworkNamespace(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"go.uber.org/zap"
+
+	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source"
 )
 
 // maxDirs bounds the directories to watch; runtimes have one.
@@ -34,7 +36,7 @@ func (w *watcher) watch(netns string) {
 	if netns == "" || strings.HasPrefix(netns, "/proc/") {
 		return
 	}
-	dir := filepath.Dir(netns)
+	dir := filepath.Dir(source.NetNSPath(netns))
 	if _, has := w.dirs[dir]; has || len(w.dirs) >= maxDirs {
 		return
 	}

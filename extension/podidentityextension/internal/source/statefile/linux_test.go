@@ -23,6 +23,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
+
+	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source/sourcetest"
 )
 
 // asNobody runs f as a user without rights. Only the calling thread changes,
@@ -135,6 +137,17 @@ func TestNetNSInode(t *testing.T) {
 	assert.ErrorIs(t, err, errNotMounted, "the file that is left when a namespace is unmounted")
 	_, err = netNSInode(left + "2")
 	assert.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestNetNSInAContainer(t *testing.T) {
+	want, err := netNSInode("/proc/self/ns/net")
+	require.NoError(t, err)
+	sourcetest.InContainer(t, func() {
+		r := newReport(newSink(t), zap.NewNop())
+		assert.Equal(t, want, r.inode("/var/run/netns/pod"))
+		assert.Equal(t, goneNetNS, r.inode("/var/run/netns/gone"))
+		assert.Zero(t, r.inode("/var/run/ns/pod"), "in a directory that we don't see")
+	})
 }
 
 // TestNamespaceOfALeaf has libcni's cache with a real namespace, reached by a

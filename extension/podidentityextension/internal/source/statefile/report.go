@@ -140,6 +140,7 @@ func (r *report) inode(path string) uint64 {
 	if path == "" {
 		return 0
 	}
+	path = source.NetNSPath(path)
 	inode, err := r.netNS(path)
 	if err == nil {
 		return inode
