@@ -6,6 +6,7 @@ package cri
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -14,56 +15,69 @@ import (
 	"github.com/otelcol-retina/otelcol-retina/pkg/podidentity"
 )
 
-// An answer is what one status call told of a sandbox.
+// An answer is what the runtime told of one sandbox.
 type answer struct {
+	id         string
 	record     podidentity.Record
-	sandbox    sandbox
+	complete   bool  // the record has its addresses, or will never have any
 	gone       bool  // no longer there, or no longer READY
 	err        error // the sandbox cannot be named
 	unanswered bool  // because the runtime did not answer
-	netnsPath  string
-	netnsErr   error // what does not keep the pod from being known
+	late       bool  // a call ran into its deadline
+
+	verbose   bool // the verbose information was read: what follows is known
+	netns     uint64
+	netnsPath string
+	netnsErr  error // what does not keep the pod from being known
 }
 
-// ask asks for a sandbox's status, with the verbose information the first time:
-// one call, whose status is the same either way.
-func (o *observer) ask(ctx context.Context, id string, s sandbox) answer {
-	ctx, cancel := context.WithTimeout(ctx, o.cfg.Timeout)
-	defer cancel()
-	s.asked = min(s.asked+1, soonAsks)
-	response, err := o.runtime.client.PodSandboxStatus(ctx, &pb.PodSandboxStatusRequest{
-		PodSandboxId: id,
-		Verbose:      verbose && !s.verbose,
-	})
-	if err != nil {
-		err = o.runtime.explain("ask for the status of sandbox "+id, err)
+// ask asks for a sandbox's status, with the verbose information where that is
+// wanted: one call, whose status is the same either way. For the verbose
+// information containerd asks the sandbox's shim, and one that hangs does not
+// answer; the status alone comes even then.
+func ask(ctx context.Context, r *runtime, timeout time.Duration, id string, verbosely bool) answer {
+	a := answer{id: id, verbose: verbosely}
+	response, err := r.status(ctx, timeout, id, verbosely)
+	if verbosely && status.Code(err) == codes.DeadlineExceeded {
+		a.late, a.verbose, a.netnsErr = true, false, err
+		response, err = r.status(ctx, timeout, id, false)
 	}
 	switch status.Code(err) {
 	case codes.OK:
 	case codes.NotFound:
-		return answer{gone: true}
+		a.gone = true
+		return a
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unimplemented:
-		return answer{err: err, unanswered: true}
+		a.err, a.unanswered = err, true
+		a.late = a.late || status.Code(err) == codes.DeadlineExceeded
+		return a
 	default: // the runtime has trouble with this sandbox
-		s.broken = true
-		return answer{err: err, sandbox: s}
+		a.err = err
+		return a
 	}
 	if response.GetStatus().GetState() != pb.PodSandboxState_SANDBOX_READY {
-		return answer{gone: true}
+		a.gone = true
+		return a
 	}
-	record, complete, err := recordOf(id, response.GetStatus())
-	if err != nil {
-		s.broken = true
-		return answer{err: fmt.Errorf("ask for the status of sandbox %s on %s: %w", id, o.runtime.socket, err), sandbox: s}
+	if a.record, a.complete, err = recordOf(id, response.GetStatus()); err != nil {
+		a.err = fmt.Errorf("ask for the status of sandbox %s on %s: %w", id, r.socket, err)
+		return a
 	}
-	a := answer{record: record}
-	if verbose && !s.verbose && !record.HostNetwork {
+	if a.verbose && !a.record.HostNetwork {
 		a.netnsPath, a.netnsErr = networkNamespace(response.GetInfo())
 		if a.netnsErr == nil && a.netnsPath != "" {
-			s.netns, a.netnsErr = netnsInode(a.netnsPath)
+			a.netns, a.netnsErr = netnsInode(a.netnsPath)
 		}
 	}
-	s.verbose, s.complete, s.broken = true, complete, false
-	a.record.NetNS, a.sandbox = s.netns, s
 	return a
+}
+
+func (r *runtime) status(ctx context.Context, timeout time.Duration, id string, verbosely bool) (*pb.PodSandboxStatusResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	response, err := r.client.PodSandboxStatus(ctx, &pb.PodSandboxStatusRequest{PodSandboxId: id, Verbose: verbosely})
+	if err != nil {
+		return nil, r.explain("ask for the status of sandbox "+id, err)
+	}
+	return response, nil
 }

@@ -194,12 +194,81 @@ func TestCallsHaveADeadline(t *testing.T) {
 	f.run("a", withIP("10.0.0.1"))
 	f.hold["a"] = make(chan struct{})
 	sink := observe(t, &Config{Endpoint: f.endpoint(), PollInterval: time.Hour, Timeout: 50 * time.Millisecond})
-	require.ErrorContains(t, sink.awaitFailure(t), "ask for the status of sandbox a on "+f.endpoint())
-	f.mu.Lock()
-	close(f.hold["a"])
-	delete(f.hold, "a")
-	f.mu.Unlock()
+	require.ErrorContains(t, sink.awaitFailure(t), "ask for the status of sandbox a on "+f.endpoint(), "there is no other")
+	require.Zero(t, sink.synced)
+	f.release("a")
 	sink.awaitPod(t, "a")
+	sink.await(t, "the source is well", func() bool { return sink.synced > 0 })
+}
+
+// TestHangingSandboxHoldsUpNoOther has more sandboxes whose status calls hang
+// than there may be calls in flight.
+func TestHangingSandboxHoldsUpNoOther(t *testing.T) {
+	f := newFakeRuntime(t)
+	hangs := func(i int) string { return fmt.Sprint("hangs ", i) }
+	for i := range 2 * maxCalls {
+		f.run(hangs(i), withIP(fmt.Sprintf("10.0.1.%d", i+1)))
+		f.hold[hangs(i)] = make(chan struct{})
+	}
+	f.run("a", withIP("10.0.0.1"))
+	cfg := polling(f)
+	cfg.Timeout = 100 * time.Millisecond
+	sink := observe(t, cfg)
+	sink.awaitPod(t, "a")
+	sink.await(t, "the first list is told of", func() bool { return sink.synced > 0 })
+	for i := range 5 {
+		id := fmt.Sprint("later ", i)
+		f.run(id, withIP("10.0.0.2"))
+		sink.awaitPod(t, id)
+		f.remove(id)
+		sink.awaitDead(t, id)
+	}
+	require.Empty(t, sink.failures)
+	f.release(hangs(0))
+	sink.awaitPod(t, hangs(0))
+}
+
+// TestListsGoOnWhileAStatusCallHangs has a deadline that never comes.
+func TestListsGoOnWhileAStatusCallHangs(t *testing.T) {
+	f := newFakeRuntime(t)
+	f.run("a", withIP("10.0.0.1"))
+	f.run("hangs", withIP("10.0.0.2"))
+	f.hold["hangs"] = make(chan struct{})
+	cfg := hinting(f)
+	cfg.Timeout = time.Hour
+	sink := observe(t, cfg)
+	sink.awaitPod(t, "a")
+	require.Zero(t, sink.synced, "what was known of it before a restart is not over")
+	f.remove("a")
+	f.run("b", withIP("10.0.0.1"))
+	sink.refresh <- struct{}{}
+	sink.awaitDead(t, "a")
+	sink.awaitPod(t, "b")
+	f.release("hangs")
+	sink.awaitPod(t, "hangs")
+	sink.await(t, "it is told of", func() bool { return sink.synced > 0 })
+	require.Empty(t, sink.failures)
+}
+
+// TestSandboxThatEndsWhileItsStatusIsAskedFor never comes back by a late answer.
+func TestSandboxThatEndsWhileItsStatusIsAskedFor(t *testing.T) {
+	f := newFakeRuntime(t)
+	f.run("a", withIP("10.0.0.1"))
+	cfg := NewDefaultConfig()
+	cfg.Endpoint = f.endpoint()
+	sink := newRecorder()
+	o := newObserver(cfg, zap.NewNop(), sink)
+	defer o.close()
+	require.NoError(t, o.list(t.Context()))
+	o.learn(t.Context())
+	a := <-o.answers
+	require.Equal(t, "pod-a", a.record.Identity.Name)
+	f.remove("a")
+	require.NoError(t, o.list(t.Context()))
+	o.take(a)
+	require.Empty(t, sink.records)
+	require.Equal(t, []string{"a"}, sink.dead)
+	require.True(t, o.prompt.empty())
 }
 
 func TestMissedLookupsMakeItListAgain(t *testing.T) {
@@ -259,10 +328,7 @@ func TestRuntimeThatIsAwayIsNotDialledByGRPC(t *testing.T) {
 	cfg.Endpoint = f.endpoint()
 	o := newObserver(cfg, zap.NewNop(), newRecorder())
 	defer o.close()
-	list := func() error {
-		_, err := o.list(t.Context())
-		return err
-	}
+	list := func() error { return o.list(t.Context()) }
 	require.NoError(t, list())
 	require.NotNil(t, o.runtime)
 

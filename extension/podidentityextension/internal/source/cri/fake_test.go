@@ -40,6 +40,7 @@ type fakeRuntime struct {
 	verbose   map[string]int           // verbose ones
 	broken    map[string]error         // what a status call answers
 	hold      map[string]chan struct{} // a status call waits for it
+	stuck     map[string]bool          // a verbose status call waits for ever
 	lists     int
 	streams   []context.Context
 }
@@ -48,7 +49,7 @@ func newFakeRuntime(t *testing.T) *fakeRuntime {
 	f := &fakeRuntime{
 		t: t, path: filepath.Join(t.TempDir(), "cri.sock"),
 		sandboxes: map[string]*pb.PodSandboxStatus{}, netns: map[string]string{},
-		statuses: map[string]int{}, verbose: map[string]int{}, broken: map[string]error{}, hold: map[string]chan struct{}{},
+		statuses: map[string]int{}, verbose: map[string]int{}, broken: map[string]error{}, hold: map[string]chan struct{}{}, stuck: map[string]bool{},
 	}
 	f.start()
 	t.Cleanup(f.kill)
@@ -114,6 +115,17 @@ func (f *fakeRuntime) calls(id string) (statuses, verbose int) {
 	return f.statuses[id], f.verbose[id]
 }
 
+// release lets the status calls for a sandbox through.
+func (f *fakeRuntime) release(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if hold, held := f.hold[id]; held {
+		close(hold)
+		delete(f.hold, id)
+	}
+	delete(f.stuck, id)
+}
+
 func (f *fakeRuntime) opened() []context.Context {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -134,6 +146,9 @@ func (f *fakeRuntime) ListPodSandbox(context.Context, *pb.ListPodSandboxRequest)
 func (f *fakeRuntime) PodSandboxStatus(ctx context.Context, q *pb.PodSandboxStatusRequest) (*pb.PodSandboxStatusResponse, error) {
 	f.mu.Lock()
 	hold := f.hold[q.PodSandboxId]
+	if q.Verbose && f.stuck[q.PodSandboxId] { // as containerd with a shim that hangs
+		hold = make(chan struct{})
+	}
 	f.mu.Unlock()
 	if hold != nil {
 		select {

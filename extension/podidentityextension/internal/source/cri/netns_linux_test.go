@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -60,6 +61,28 @@ func TestSandboxsNetworkNamespace(t *testing.T) {
 	sink := observe(t, polling(f))
 	require.Equal(t, want, sink.awaitPod(t, "a").NetNS)
 	require.Zero(t, sink.awaitPod(t, "b").NetNS, "unknown, and the pod is known all the same")
+	require.Empty(t, sink.failures)
+}
+
+// TestHangingShim has a sandbox whose verbose status does not come: its pod is
+// named without, and has its namespace when the shim is well again.
+func TestHangingShim(t *testing.T) {
+	f := newFakeRuntime(t)
+	want, err := netnsInode("/proc/self/ns/net")
+	require.NoError(t, err)
+	f.netns["a"] = "/proc/self/ns/net"
+	f.run("a", withIP("10.0.0.1"))
+	f.stuck["a"] = true
+	cfg := hinting(f)
+	cfg.Timeout = 50 * time.Millisecond
+	sink := observe(t, cfg)
+	r := sink.awaitPod(t, "a")
+	require.Equal(t, "pod-a", r.Identity.Name)
+	require.Len(t, r.Addresses, 1)
+	require.Zero(t, r.NetNS)
+	sink.await(t, "the source is well", func() bool { return sink.synced > 0 })
+	f.release("a")
+	sink.await(t, "the namespace is known", func() bool { return sink.records["a"].NetNS == want })
 	require.Empty(t, sink.failures)
 }
 

@@ -5,8 +5,6 @@ package cri
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -17,9 +15,6 @@ import (
 
 	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source"
 )
-
-// maxCalls bounds the status calls in flight.
-const maxCalls = 8
 
 // An observer follows one runtime. Its fields are those of the goroutine that
 // runs it.
@@ -32,31 +27,29 @@ type observer struct {
 	dials   int64 // that connections given up had made
 	known   map[string]sandbox
 	round   uint64
-	hints   chan struct{} // from events and the watched directories; holds one
-	events  subscription
-	netns   watcher
+	next    time.Time // when to list again
+	synced  bool
+	untold  bool // the last list succeeded, and the sink doesn't know
+	silent  bool // the sink knows that it did, and that nothing was told of any sandbox
+
+	prompt, late line
+	answers      chan lineAnswer // holds one of each call, so that none waits
+	asks         sync.WaitGroup
+
+	hints  chan struct{} // from events and the watched directories; holds one
+	events subscription
+	netns  watcher
 
 	lost error // why the network namespaces cannot be read, once it is said
 }
 
-// A sandbox is what is remembered of one that was READY.
-type sandbox struct {
-	round    uint64 // in which it was last listed
-	netns    uint64
-	complete bool  // it has its addresses, or will never have any
-	verbose  bool  // its verbose information was read
-	broken   bool  // its status was of no use, which was said
-	asked    uint8 // how often
-}
-
-// soonAsks is how often a sandbox is asked for its addresses in quick succession.
-const soonAsks = 20
-
 func newObserver(cfg *Config, logger *zap.Logger, sink source.Sink) *observer {
 	o := &observer{
 		cfg: cfg, logger: logger, sink: sink,
-		known: map[string]sandbox{},
-		hints: make(chan struct{}, 1),
+		known:  map[string]sandbox{},
+		hints:  make(chan struct{}, 1),
+		prompt: line{most: maxCalls}, late: line{most: maxLate},
+		answers: make(chan lineAnswer, maxCalls+maxLate),
 	}
 	o.events.hint, o.netns.hint = o.hint, o.hint
 	o.netns.logger = logger
@@ -76,6 +69,7 @@ func (o *observer) close() {
 		o.runtime.close()
 	}
 	o.events.wait()
+	o.asks.Wait()
 	o.netns.close()
 }
 
@@ -85,37 +79,73 @@ func (o *observer) run(ctx context.Context) {
 	retry := firstRetry
 	for {
 		began := time.Now()
-		waiting, err := o.list(ctx)
+		err := o.list(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		wait, hints, refresh := o.cfg.PollInterval, o.hints, o.sink.Refresh()
-		switch {
-		case err != nil:
+		hints, refresh := o.hints, o.sink.Refresh()
+		o.untold, o.silent = err == nil, false
+		if err != nil {
 			o.sink.Failed(err)
 			// The runtime is not asked more often because somebody wants to know.
-			wait, hints, refresh = min(retry, wait), nil, nil
+			o.next, hints, refresh = time.Now().Add(min(retry, o.cfg.PollInterval)), nil, nil
 			retry = min(2*retry, o.cfg.PollInterval)
-		case waiting:
-			o.sink.Synced()
-			wait = min(firstRetry, wait)
-			retry = firstRetry
-		default:
-			o.sink.Synced()
+		} else {
 			retry = firstRetry
 		}
-		timer := time.NewTimer(wait)
+		if !o.wait(ctx, hints, refresh) || !sleep(ctx, leastGap-time.Since(began)) {
+			return
+		}
+	}
+}
+
+// wait takes answers until the sandboxes are to be listed again, and says whether
+// ctx is still on.
+func (o *observer) wait(ctx context.Context, hints, refresh <-chan struct{}) bool {
+	for {
+		o.learn(ctx)
+		o.tell()
+		timer := time.NewTimer(time.Until(o.next))
 		select {
 		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case a := <-o.answers:
+			timer.Stop()
+			if ctx.Err() == nil { // else it may be our own end's
+				o.take(a)
+			}
+			continue
 		case <-timer.C:
 		case <-hints:
 		case <-refresh:
 		}
 		timer.Stop()
-		if !sleep(ctx, leastGap-time.Since(began)) {
-			return
-		}
+		return true
 	}
+}
+
+// wake has the sandboxes listed at the given time, if not before.
+func (o *observer) wake(at time.Time) {
+	if at.Before(o.next) {
+		o.next = at
+	}
+}
+
+// tell reports that a list succeeded. The first time that has to wait for what
+// the sandboxes are: it ends what was known before a restart and is not said again.
+func (o *observer) tell() {
+	if !o.untold || !o.synced && !o.prompt.empty() {
+		return
+	}
+	o.untold = false
+	if err := o.silence(); err != nil {
+		o.silent = true
+		o.sink.Failed(err)
+		return
+	}
+	o.synced = true
+	o.sink.Synced()
 }
 
 // sleep waits for d and says whether ctx is still on.
@@ -133,11 +163,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// list lists the sandboxes and reports what changed. waiting says that some have
-// no addresses yet.
-func (o *observer) list(ctx context.Context) (waiting bool, err error) {
+// list lists the sandboxes, reports which have ended, and lines up those to ask
+// about.
+func (o *observer) list(ctx context.Context) error {
 	if err := o.connect(ctx); err != nil {
-		return false, err
+		return err
 	}
 	// Subscribe first: what happens between is in the list, or makes an event.
 	o.events.renew(ctx, o.runtime)
@@ -150,14 +180,14 @@ func (o *observer) list(ctx context.Context) (waiting bool, err error) {
 		if status.Code(err) == codes.Unavailable {
 			o.giveUp()
 		}
-		return false, err
+		return err
 	}
-	o.round++
-	unknown, changed := o.compare(response.GetItems(), at)
-	if changed && o.events.keep(o.runtime) {
+	o.next = time.Now().Add(o.cfg.PollInterval)
+	if o.compare(response.GetItems(), at) && o.events.keep(o.runtime) {
 		o.hint()
 	}
-	return o.learn(ctx, unknown)
+	o.lineUp(time.Now())
+	return nil
 }
 
 // connect finds the runtime. One that is away is knocked at before there is a
@@ -187,8 +217,9 @@ func (o *observer) giveUp() {
 	o.runtime = nil
 }
 
-// compare ends what is over and returns the sandboxes to ask about.
-func (o *observer) compare(items []*pb.PodSandbox, at time.Time) (unknown []string, changed bool) {
+// compare ends what is over, and says whether sandboxes came or went.
+func (o *observer) compare(items []*pb.PodSandbox, at time.Time) (changed bool) {
+	o.round++
 	for _, item := range items {
 		id := item.GetId()
 		if item.GetState() != pb.PodSandboxState_SANDBOX_READY {
@@ -204,9 +235,6 @@ func (o *observer) compare(items []*pb.PodSandbox, at time.Time) (unknown []stri
 		s.round = o.round
 		o.known[id] = s
 		changed = changed || !was
-		if !s.complete {
-			unknown = append(unknown, id)
-		}
 	}
 	for id, s := range o.known {
 		if s.round != o.round {
@@ -215,60 +243,5 @@ func (o *observer) compare(items []*pb.PodSandbox, at time.Time) (unknown []stri
 			changed = true
 		}
 	}
-	return unknown, changed
-}
-
-// learn asks for the status of sandboxes, a few at a time.
-func (o *observer) learn(ctx context.Context, ids []string) (waiting bool, err error) {
-	answers := make([]answer, len(ids))
-	next := make(chan int)
-	var wg sync.WaitGroup
-	for range min(maxCalls, len(ids)) {
-		wg.Go(func() {
-			for i := range next {
-				answers[i] = o.ask(ctx, ids[i], o.known[ids[i]])
-				if a := &answers[i]; a.err == nil && !a.gone {
-					o.sink.Put(a.record)
-				}
-			}
-		})
-	}
-	for i := range ids {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
-
-	var failed []error
-	for i, a := range answers {
-		id := ids[i]
-		switch {
-		case a.gone: // since the list; the next one will say so
-			waiting = true
-		case a.unanswered:
-			failed = append(failed, a.err)
-		default:
-			if a.err != nil && !o.known[id].broken {
-				o.logger.Warn("Cannot tell which pod a sandbox is", zap.Error(a.err))
-			}
-			o.known[id] = a.sandbox
-			waiting = waiting || !a.sandbox.complete && a.sandbox.asked < soonAsks
-			o.netns.watch(a.netnsPath)
-			o.noteNetNS(a.netnsErr)
-		}
-	}
-	if len(failed) > 1 { // one is enough to act on
-		return waiting, fmt.Errorf("%w (and %d more)", failed[0], len(failed)-1)
-	}
-	return waiting, errors.Join(failed...)
-}
-
-// noteNetNS says once that network namespaces cannot be read: pods are still
-// found by address.
-func (o *observer) noteNetNS(err error) {
-	if err == nil || o.lost != nil {
-		return
-	}
-	o.lost = err
-	o.logger.Warn("Cannot tell a sandbox's network namespace: its pod is found by its addresses only", zap.Error(err))
+	return changed
 }
