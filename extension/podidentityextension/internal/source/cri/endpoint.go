@@ -61,12 +61,12 @@ func pipePath(u *url.URL) string {
 	return strings.ReplaceAll(path, "/", `\`)
 }
 
-// findEndpoint returns where to find the runtime: what is configured, else what
-// crictl is told by the environment, else the first usual place where something
-// is.
-func findEndpoint(configured string) (socket, error) {
+// findEndpoints returns where the runtime is: at what is configured, else at what
+// crictl is told by the environment, else at one of the usual places.
+func findEndpoints(configured string) ([]socket, error) {
 	if configured != "" {
-		return parseEndpoint(configured)
+		s, err := parseEndpoint(configured)
+		return []socket{s}, err
 	}
 	if e := os.Getenv(environment); e != "" {
 		if strings.HasPrefix(e, "/") { // as crictl takes it, too
@@ -74,16 +74,9 @@ func findEndpoint(configured string) (socket, error) {
 		}
 		s, err := parseEndpoint(e)
 		if err != nil {
-			return socket{}, fmt.Errorf("%s: %w", environment, err)
+			return nil, fmt.Errorf("%s: %w", environment, err)
 		}
-		return s, nil
+		return []socket{s}, nil
 	}
-	var looked []string
-	for _, s := range usualEndpoints {
-		if exists(s) {
-			return s, nil
-		}
-		looked = append(looked, s.String())
-	}
-	return socket{}, fmt.Errorf("found no container runtime at %s: set endpoint to where it listens", strings.Join(looked, ", "))
+	return usualEndpoints, nil
 }

@@ -23,8 +23,9 @@ type observer struct {
 	logger *zap.Logger
 	sink   source.Sink
 
-	runtime *runtime
-	dials   int64 // that connections given up had made
+	found   []socket // where the runtime was found that was looked for, and is from then on
+	runtime *runtime // nil while there is no connection
+	dials   int64    // that connections given up had made
 	known   map[string]sandbox
 	round   uint64
 	next    time.Time // when to list again
@@ -166,55 +167,23 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // list lists the sandboxes, reports which have ended, and lines up those to ask
 // about.
 func (o *observer) list(ctx context.Context) error {
-	if err := o.connect(ctx); err != nil {
-		return err
+	list := o.sandboxes
+	if o.runtime == nil {
+		list = o.find
 	}
-	// Subscribe first: what happens between is in the list, or makes an event.
-	o.events.renew(ctx, o.runtime)
-	at := time.Now()
-	callCtx, cancel := context.WithTimeout(ctx, o.cfg.Timeout)
-	response, err := o.runtime.client.ListPodSandbox(callCtx, &pb.ListPodSandboxRequest{})
-	cancel()
+	items, at, err := list(ctx)
 	if err != nil {
-		err := o.runtime.explain("list the pod sandboxes", err)
-		if status.Code(err) == codes.Unavailable {
+		if o.runtime != nil && status.Code(err) == codes.Unavailable {
 			o.giveUp()
 		}
 		return err
 	}
 	o.next = time.Now().Add(o.cfg.PollInterval)
-	if o.compare(response.GetItems(), at) && o.events.keep(o.runtime) {
+	if o.compare(items, at) && o.events.keep(o.runtime) {
 		o.hint()
 	}
 	o.lineUp(time.Now())
 	return nil
-}
-
-// connect finds the runtime. One that is away is knocked at before there is a
-// connection, see giveUp.
-func (o *observer) connect(ctx context.Context) error {
-	if o.runtime != nil {
-		return nil
-	}
-	s, err := findEndpoint(o.cfg.Endpoint)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, o.cfg.Timeout)
-	defer cancel()
-	if err := knock(ctx, s); err != nil {
-		return err
-	}
-	o.runtime, err = connect(s, o.dials)
-	return err
-}
-
-// giveUp closes a connection that broke. gRPC would go on dialling by itself for
-// as long as the runtime is away, and log each failure.
-func (o *observer) giveUp() {
-	o.runtime.close()
-	o.dials = o.runtime.dials.Load()
-	o.runtime = nil
 }
 
 // compare ends what is over, and says whether sandboxes came or went.
