@@ -6,9 +6,10 @@
 # when the collector that serves $WORKLOADNET_SOCKET is.
 #
 # The node is a network and a mount namespace. In the mount namespace
-# /run/containerd and /var/lib/cni are the bed's own, so that beds share nothing
-# with each other or with a runtime of the machine, and programs in the node
-# find the socket and libcni's results in their usual places.
+# /run/containerd, /run/netns and /var/lib/cni are the bed's own, so that beds
+# share nothing with each other or with a runtime of the machine, and programs in
+# the node find the socket, the pods' namespaces and libcni's results in their
+# usual places.
 set -euo pipefail
 . "$(dirname "$0")/bed.sh"
 version=${1:-1.6}
@@ -20,7 +21,7 @@ if pid=$(containerd_pid) && [ -e "$B/run/ready" ]; then
 fi
 "$HERE/down.sh" >/dev/null # half up, or crashed
 "$HERE/build.sh" "$version"
-mkdir -p "$B"/{run,ns,root,state,cni,logs,image,conf,node/containerd,node/cni}
+mkdir -p "$B"/{run,ns,root,state,cni,logs,image,conf,node/containerd,node/netns,node/cni}
 echo "$version" >"$B/run/version"
 
 # CNI: one directory a runtime handler.
@@ -35,10 +36,12 @@ sed "s|@B@|$B|g" "$HERE/conf/$config" >"$B/conf/config.toml"
 # namespace can only be pinned below a private mount.
 mountpoint -q "$B/ns" || { mount --bind "$B/ns" "$B/ns"; mount --make-private "$B/ns"; }
 touch "$B/ns/net" "$B/ns/mnt"
-mkdir -p /run/containerd /var/lib/cni # mount points: stay behind, empty, if they were not there
+mkdir -p /run/containerd /run/netns /var/lib/cni # mount points: stay behind, empty, if they were not there
 unshare --net="$B/ns/net" --mount="$B/ns/mnt" --propagation private sh -ec "
   ip link set lo up
   mount --bind '$B/node/containerd' /run/containerd
+  while mountpoint -q /run/netns; do umount -l /run/netns; done # this machine's own
+  mount --bind '$B/node/netns' /run/netns
   mount --bind '$B/node/cni' /var/lib/cni
   ln -sfn '$SOCKET' /run/containerd/containerd.sock"
 

@@ -57,21 +57,15 @@ func startNode(t *testing.T) *node {
 }
 
 // furnish makes of the bed's directories what a node with systemd has: shared
-// mounts, the runtime's socket (the bed has a link) and its network namespaces in
-// their usual places.
+// mounts, and the runtime's socket in its usual place (the bed has a link).
 func (n *node) furnish(t *testing.T) {
 	t.Helper()
 	out, err := n.command(t.Context(), "sh", "-ec", fmt.Sprintf(`
 		rm /run/containerd/containerd.sock
 		touch /run/containerd/containerd.sock
-		mount --bind %[1]s /run/containerd/containerd.sock
+		mount --bind %s /run/containerd/containerd.sock
 		mount --make-rshared /run/containerd
-		while mountpoint -q /run/netns; do umount -l /run/netns; done # this machine's own
-		mkdir -p /run/netns %[2]s
-		mount --bind %[2]s %[2]s
-		mount --make-shared %[2]s
-		mount --bind %[2]s /run/netns`,
-		n.socket(), filepath.Join(n.dir, "state/io.containerd.grpc.v1.cri/netns"))).CombinedOutput()
+		mount --make-shared /run/netns`, n.socket())).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 
@@ -90,7 +84,7 @@ type imageConfig struct {
 }
 
 // TestImage runs the image in a real container with what the DaemonSet gives it,
-// on a node with a pod, and asks for the pod by name.
+// on a node with a pod, and asks for the pod by name and by namespace.
 func TestImage(t *testing.T) {
 	image, err := filepath.Abs(filepath.Join(release(t, "0.1.0"), "otelcol-retina_0.1.0_linux.oci.tar"))
 	require.NoError(t, err)
@@ -112,6 +106,19 @@ func TestImage(t *testing.T) {
 		}
 		return err
 	})
+	// The runtime names the namespace by /var/run/netns, which the image has not.
+	inodes, err := n.command(t.Context(), "sh", "-c", "stat --dereference --format=%i /var/run/netns/*").Output()
+	require.NoError(t, err)
+	require.Regexp(t, `^\d+\n$`, string(inodes), "one pod that is not on the node's network")
+	answer, err := n.command(t.Context(), "curl", "--silent", "--fail", "http://localhost:8899/api/identities?netns="+strings.TrimSpace(string(inodes))).Output()
+	require.NoError(t, err)
+	var found struct {
+		Outcome string
+		Pods    []struct{ Name string }
+	}
+	require.NoError(t, json.Unmarshal(answer, &found), "%s", answer)
+	require.Equal(t, "found", found.Outcome)
+	require.Equal(t, "web-0", found.Pods[0].Name)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	require.NoError(t, err)
 	require.Contains(t, string(status), fmt.Sprintf("Uid:\t%d", *pod.Containers[0].SecurityContext.RunAsUser))

@@ -73,8 +73,10 @@ func (n *node) startPod(t *testing.T, pod corev1.PodSpec) int {
 		Config: &cri.ContainerConfig{
 			Metadata: &cri.ContainerMetadata{Name: c.Name},
 			Image:    &cri.ImageSpec{Image: c.Image},
-			LogPath:  "log",
-			Mounts:   hostMounts(pod),
+			// The image's own configuration, and the page of names.
+			Args:    []string{"--config=/etc/otelcol-retina/config.yaml", "--config=yaml:extensions::podidentity::page::endpoint: localhost:8899"},
+			LogPath: "log",
+			Mounts:  hostMounts(pod),
 			Linux: &cri.LinuxContainerConfig{
 				Resources:       &cri.LinuxContainerResources{MemoryLimitInBytes: c.Resources.Limits.Memory().Value()},
 				SecurityContext: security,
