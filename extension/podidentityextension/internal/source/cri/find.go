@@ -19,10 +19,10 @@ import (
 )
 
 // find connects to the runtime and lists its sandboxes. Where its place is not
-// configured, that is the first usual place where a runtime answers: Docker's
-// containerd, which comes without CRI, listens where cri-dockerd's node has no
-// other runtime to offer. Once one has answered it stays the node's, whatever
-// else answers when it is away: another one's list would end all its sandboxes.
+// configured, that is the first usual place where a runtime answers, and not the
+// first where somebody listens: on a node with cri-dockerd, that is Docker's own
+// containerd, whose CRI is off. Once one has answered it is the node's, whatever
+// else answers while it is away: another one's list would end all its sandboxes.
 func (o *observer) find(ctx context.Context) (items []*pb.PodSandbox, at time.Time, err error) {
 	places := o.found
 	if places == nil {
