@@ -17,9 +17,8 @@ const verbose = true
 const nsfsMagic = 0x6e736673
 
 // netnsInode returns the inode of the network namespace that is mounted at path,
-// by the runtime's name for it.
-// In a container that does not share the node's mounts, an ordinary file can lie
-// there, whose inode says nothing.
+// as the runtime names it. In a container that does not share the node's mounts,
+// an ordinary file can lie there, whose inode says nothing.
 func netnsInode(path string) (uint64, error) {
 	path = source.NetNSPath(path)
 	var fs syscall.Statfs_t
