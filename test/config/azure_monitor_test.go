@@ -10,6 +10,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -98,16 +101,35 @@ func (i *ingestion) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"itemsReceived":%d,"itemsAccepted":%d,"errors":[]}`, n, n)
 }
 
+// ingest serves in the node; statuses are those of the first answers.
+func (n *node) ingest(t *testing.T, statuses ...int) *ingestion {
+	t.Helper()
+	i := &ingestion{t: t, got: map[point]int{}, status: http.StatusOK, statuses: statuses}
+	server := &http.Server{Handler: i}
+	listener := listenIn(t, n.name, "127.0.0.1:8080")
+	go func() { _ = server.Serve(listener) }() // until Close
+	t.Cleanup(func() { _ = server.Close() })
+	return i
+}
+
+// transmitted adds up the bytes that some pods sent; "" is one without a name.
+func (i *ingestion) transmitted(pods ...string) (sum int64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for p := range i.got {
+		if p.metric == "k8s.pod.network.io" && p.direction == "transmit" && slices.Contains(pods, p.pod) {
+			sum += p.value
+		}
+	}
+	return sum
+}
+
 // TestAzureMonitor: customMetrics that add up to the kernel's counters, within the
 // limits, and all of them though the endpoint refuses some, then all, and the
 // collector is killed meanwhile.
 func TestAzureMonitor(t *testing.T) {
 	n := newNode(t)
-	i := &ingestion{t: t, got: map[point]int{}, status: http.StatusOK, statuses: []int{http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable}}
-	server := &http.Server{Handler: i}
-	listener := listenIn(t, n.name, "127.0.0.1:8080")
-	go func() { _ = server.Serve(listener) }() // until Close
-	t.Cleanup(func() { _ = server.Close() })
+	i := n.ingest(t, http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable)
 
 	path, file := witness(t)
 	key := "00000000-1111-2222-3333-444444444444"
@@ -122,21 +144,12 @@ func TestAzureMonitor(t *testing.T) {
 	}
 	configs := []string{ready + "azure-monitor.yaml", n.overlay(), "{exporters: {applicationinsights: {retry_on_failure: {initial_interval: 200ms, max_interval: 1s}}}}",
 		"{processors: {resource: {attributes: [" + strings.Join(labels, ", ") + "]}}, " + file +
-			", service: {pipelines: {metrics: {processors: [podenrich, filter/named, resource, cumulative_to_delta, transform/limits], exporters: [file, applicationinsights]}}}}"}
+			", service: {pipelines: {metrics: {processors: [cumulative_to_delta, podenrich, filter/named, resource, transform/limits], exporters: [file, applicationinsights]}}}}"}
 	c := n.start(t, env, configs...)
 
 	// The first collection is where deltas begin. All that comes after it is
 	// counted: nothing has been sent before.
-	total := func() (sum int64) {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		for p := range i.got {
-			if p.metric == "k8s.pod.network.io" && p.pod == "web-0" && p.namespace == namespace && p.direction == "transmit" {
-				sum += p.value
-			}
-		}
-		return sum
-	}
+	total := func() int64 { return i.transmitted("web-0") }
 	testkit.Eventually(t, patience, "the first points", func() error {
 		i.mu.Lock()
 		defer i.mu.Unlock()
@@ -219,5 +232,74 @@ func TestAzureMonitor(t *testing.T) {
 	}
 	for p, times := range i.got {
 		require.Equal(t, 1, times, "sent twice: %v", p)
+	}
+}
+
+// TestAzureMonitorLateNames: pods that had traffic before the collector began, and
+// names that come after its first collections. What arrives is what moved since,
+// and not what the kernel had counted before.
+func TestAzureMonitorLateNames(t *testing.T) {
+	readme, err := os.ReadFile("../../exporter/applicationinsightsexporter/README.md")
+	require.NoError(t, err)
+	ofReadme := regexp.MustCompile(`(?m)^    metrics: \{.*(processors: \[.*?\])`).FindSubmatch(readme)
+	require.NotNil(t, ofReadme)
+	for name, pipeline := range map[string]string{
+		"azure-monitor.yaml":    "",
+		"the exporter's README": string(ofReadme[1]),
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			i := n.ingest(t)
+			for range 5 {
+				n.fetch(t)
+			}
+			named, err := os.ReadFile(n.stateFile)
+			require.NoError(t, err)
+			n.writeState(t, "pods: []\n")
+			sent := func() (sum float64) {
+				for _, p := range pods {
+					sum += n.sent(t, p)
+				}
+				return sum
+			}
+			before := sent()
+			path, file := witness(t)
+			n.start(t, map[string]string{
+				"APPLICATIONINSIGHTS_CONNECTION_STRING": "InstrumentationKey=00000000-1111-2222-3333-444444444444;IngestionEndpoint=http://127.0.0.1:8080/",
+				"STATE_DIRECTORY":                       t.TempDir(),
+			}, ready+"azure-monitor.yaml", n.overlay(), "{"+file+", service: {pipelines: {metrics: {"+pipeline+"}, metrics/seen: {receivers: [hnsstats], exporters: [file]}}}}")
+			// A collection goes through both pipelines before the next one begins.
+			testkit.Eventually(t, patience, "collections without names", func() error {
+				times := map[time.Time]bool{}
+				for _, p := range witnessed(t, path) {
+					if p.metric == "k8s.pod.network.errors" && p.direction == "receive" {
+						times[p.at] = true
+					}
+				}
+				if len(times) < 3*len(pods) {
+					return fmt.Errorf("%d points", len(times))
+				}
+				return nil
+			})
+			n.writeState(t, string(named))
+			testkit.Eventually(t, patience, "a name", func() error {
+				i.mu.Lock()
+				defer i.mu.Unlock()
+				for p := range i.got {
+					if p.pod == "web-0" {
+						return nil
+					}
+				}
+				return fmt.Errorf("none of %d points", len(i.got))
+			})
+			n.fetch(t)
+			testkit.Eventually(t, patience, "what was fetched", func() error {
+				if sum := i.transmitted("web-0"); sum < 2*chunk {
+					return fmt.Errorf("%d of %d bytes", sum, 2*chunk)
+				}
+				return nil
+			})
+			require.LessOrEqual(t, float64(i.transmitted("web-0", "client-0", "client-1", "")), sent()-before)
+		})
 	}
 }

@@ -79,6 +79,13 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
+// writeState replaces the state file as a CNI plugin does: at once.
+func (n *node) writeState(t *testing.T, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(n.stateFile+".new", []byte(content), 0o644))
+	require.NoError(t, os.Rename(n.stateFile+".new", n.stateFile))
+}
+
 func (n *node) netns(p pod) string { return n.name + "-" + p.name }
 
 func (n *node) add(t *testing.T, ns string) {
