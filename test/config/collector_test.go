@@ -31,10 +31,10 @@ type collector struct {
 const ready = "../../distribution/config/"
 
 // overlay is what a test changes in a ready configuration that reads this node's
-// pods: their names come from the state file, and a second passes where a user's
-// minute does.
+// pods: their names come from the state file, a second passes where a user's
+// minute does, and nothing waits for the container runtime, which is away.
 func (n *node) overlay() string {
-	return fmt.Sprintf("{receivers: {hnsstats: {collection_interval: 1s, initial_delay: 0s}}, extensions: {podidentity: {sources: {statefile/test: {path: %s, format: list}}}}}", n.stateFile)
+	return fmt.Sprintf("{receivers: {hnsstats: {collection_interval: 1s, initial_delay: 0s}}, extensions: {podidentity: {startup_timeout: 0s, sources: {statefile/test: {path: %s, format: list}}}}}", n.stateFile)
 }
 
 // start starts the collector with configurations, later ones over earlier ones: a

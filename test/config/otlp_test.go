@@ -221,10 +221,16 @@ func outlastsOutage(t *testing.T, n *node, b *backend, env map[string]string, ex
 func TestOTLP(t *testing.T) {
 	n := newNode(t)
 	b := &backend{}
+	n.serveGRPC(t, b)
+	outlastsOutage(t, n, b, map[string]string{"OTLP_ENDPOINT": "127.0.0.1:4317", "OTLP_INSECURE": "true"}, "otlp_grpc", ready+"otlp.yaml")
+}
+
+// serveGRPC serves OTLP in the node, where a collector's gRPC endpoint usually is.
+func (n *node) serveGRPC(t *testing.T, b *backend) {
+	t.Helper()
 	server := grpc.NewServer()
 	pmetricotlp.RegisterGRPCServer(server, b)
 	listener := listenIn(t, n.name, "127.0.0.1:4317")
 	go func() { _ = server.Serve(listener) }() // until Stop
 	t.Cleanup(server.Stop)
-	outlastsOutage(t, n, b, map[string]string{"OTLP_ENDPOINT": "127.0.0.1:4317", "OTLP_INSECURE": "true"}, "otlp_grpc", ready+"otlp.yaml")
 }
