@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
@@ -26,20 +27,11 @@ import (
 // cluster's: here from a file; test/k8s has it from a real API server.
 func TestGateway(t *testing.T) {
 	n := newNode(t)
-	b := &backend{}
-	server := &http.Server{Handler: b}
-	listener := listenIn(t, n.name, "127.0.0.1:8080")
-	go func() { _ = server.Serve(listener) }() // until Close
-	t.Cleanup(func() { _ = server.Close() })
-
+	b := n.serveHTTP(t)
 	cluster := filepath.Join(t.TempDir(), "cluster.yaml")
 	require.NoError(t, os.WriteFile(cluster, []byte("pods: [{name: far-0, namespace: bank, addresses: [10.216.0.10]}, {name: web-0, namespace: shop, addresses: [10.214.0.10]}]"), 0o644))
-	n.start(t, map[string]string{"OTLP_ENDPOINT": "http://127.0.0.1:8080", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}, ready+"gateway.yaml",
-		"{extensions: {podidentity: {sources: {k8s: {auth_type: none}, statefile/cluster: {path: "+cluster+", format: list}}}}}")
-	// Both are in one network namespace: the node's health check needs a port of its own.
-	n.start(t, map[string]string{"GATEWAY_ENDPOINT": "127.0.0.1:4317", "GATEWAY_INSECURE": "true", "STATE_DIRECTORY": t.TempDir(), "K8S_NODE_NAME": "node-1", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"},
-		ready+"kubernetes-node.yaml", ready+"node-to-gateway.yaml", n.overlay(),
-		`{extensions: {health_check: {endpoint: "127.0.0.1:13134"}, podidentity: {sources: {k8s: {auth_type: none}}}}}`)
+	n.startGateway(t, "{extensions: {podidentity: {sources: {statefile/cluster: {path: "+cluster+", format: list}}}}}")
+	n.startGatewaysNode(t)
 	_, err := n.get("http://127.0.0.1:13134/")
 	require.NoError(t, err, "the kubelet's probe")
 	b.awaitPods(t, n)
@@ -52,7 +44,7 @@ func TestGateway(t *testing.T) {
 	record.Attributes().PutStr("destination.address", "10.216.0.10")
 	body, err := plogotlp.NewExportRequestFromLogs(logs).MarshalProto()
 	require.NoError(t, err)
-	n.post(t, "http://127.0.0.1:4318/v1/logs", body)
+	require.Equal(t, http.StatusOK, n.post(t, "http://127.0.0.1:4318/v1/logs", body))
 	testkit.Eventually(t, patience, "the flow", func() error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -70,12 +62,65 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-func (n *node) post(t *testing.T, url string, body []byte) {
+// TestGatewayKeepsNothing: what the back end does not take is no one's but the
+// sender's, so a gateway that ends meanwhile takes nothing with it.
+func TestGatewayKeepsNothing(t *testing.T) {
+	n := newNode(t)
+	b := n.serveHTTP(t)
+	gateway := n.startGateway(t)
+	path, file := witness(t)
+	n.startGatewaysNode(t, "{"+file+", service: {pipelines: {metrics: {exporters: [file, otlp_grpc]}}}}",
+		"{exporters: {otlp_grpc: {retry_on_failure: {initial_interval: 200ms, max_interval: 1s}}}}")
+	b.awaitPods(t, n)
+
+	b.setAway(true)
+	logs := plog.NewLogs()
+	logs.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty().Body().SetStr("not to be lost")
+	body, err := plogotlp.NewExportRequestFromLogs(logs).MarshalProto()
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusServiceUnavailable, n.post(t, "http://127.0.0.1:4318/v1/logs", body), "the sender is told")
+	b.awaitRefusals(t, path)
+	before := witnessed(t, path)
+	gateway.kill()
+	b.setAway(false)
+	n.startGateway(t)
+	b.awaitAll(t, before)
+	t.Logf("all %d points of before the gateway's end arrived", len(before))
+}
+
+// serveHTTP serves OTLP in the node for the gateway.
+func (n *node) serveHTTP(t *testing.T) *backend {
+	t.Helper()
+	b := &backend{}
+	server := &http.Server{Handler: b}
+	listener := listenIn(t, n.name, "127.0.0.1:8080")
+	go func() { _ = server.Serve(listener) }() // until Close
+	t.Cleanup(func() { _ = server.Close() })
+	return b
+}
+
+func (n *node) startGateway(t *testing.T, configs ...string) *collector {
+	t.Helper()
+	return n.start(t, map[string]string{"OTLP_ENDPOINT": "http://127.0.0.1:8080", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"},
+		append([]string{ready + "gateway.yaml", "{extensions: {podidentity: {sources: {k8s: {auth_type: none}}}}}"}, configs...)...)
+}
+
+// startGatewaysNode starts the collector of a node that sends to the gateway. Both are in
+// one network namespace: its health check needs a port of its own.
+func (n *node) startGatewaysNode(t *testing.T, configs ...string) *collector {
+	t.Helper()
+	return n.start(t, map[string]string{"GATEWAY_ENDPOINT": "127.0.0.1:4317", "GATEWAY_INSECURE": "true", "STATE_DIRECTORY": t.TempDir(), "K8S_NODE_NAME": "node-1", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"},
+		append([]string{ready + "kubernetes-node.yaml", ready + "node-to-gateway.yaml", n.overlay(),
+			`{extensions: {health_check: {endpoint: "127.0.0.1:13134"}, podidentity: {sources: {k8s: {auth_type: none}}}}}`}, configs...)...)
+}
+
+// post returns the status of the answer.
+func (n *node) post(t *testing.T, url string, body []byte) int {
 	t.Helper()
 	response, err := n.client().Post(url, "application/x-protobuf", bytes.NewReader(body))
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
-	require.Equal(t, http.StatusOK, response.StatusCode)
+	return response.StatusCode
 }
 
 // windowsPods is the state file of the Windows node whose metrics are sent.
@@ -138,5 +183,5 @@ func (n *node) sendWindowsMetrics(t *testing.T, more int64) {
 	sum("k8s.pod.network.tcp.packet.count", "{packet}", flags...)
 	body, err := pmetricotlp.NewExportRequestFromMetrics(metrics).MarshalProto()
 	require.NoError(t, err)
-	n.post(t, "http://127.0.0.1:4318/v1/metrics", body)
+	require.Equal(t, http.StatusOK, n.post(t, "http://127.0.0.1:4318/v1/metrics", body))
 }

@@ -100,6 +100,17 @@ func (b *backend) take(metrics pmetric.Metrics) bool {
 	return true
 }
 
+// takeLogs notes logs; false if it is away.
+func (b *backend) takeLogs(logs plog.Logs) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.away {
+		return false
+	}
+	b.logs = append(b.logs, logs)
+	return true
+}
+
 func (b *backend) Export(_ context.Context, request pmetricotlp.ExportRequest) (pmetricotlp.ExportResponse, error) {
 	if !b.take(request.Metrics()) {
 		return pmetricotlp.NewExportResponse(), status.Error(codes.Unavailable, "away")
@@ -118,10 +129,9 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch metrics, logs := pmetricotlp.NewExportRequest(), plogotlp.NewExportRequest(); {
 	case r.URL.Path == "/v1/logs":
-		if err = logs.UnmarshalProto(body); err == nil {
-			b.mu.Lock()
-			b.logs = append(b.logs, logs.Logs())
-			b.mu.Unlock()
+		if err = logs.UnmarshalProto(body); err == nil && !b.takeLogs(logs.Logs()) {
+			http.Error(w, "away", http.StatusServiceUnavailable)
+			return
 		}
 	default:
 		if err = metrics.UnmarshalProto(body); err == nil && !b.take(metrics.Metrics()) {
@@ -139,6 +149,34 @@ func (b *backend) all(f func(got map[point]bool) error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return f(b.got)
+}
+
+// awaitAll waits until all points are there.
+func (b *backend) awaitAll(t *testing.T, want []point) {
+	t.Helper()
+	testkit.Eventually(t, patience, "every point", func() error {
+		return b.all(func(got map[point]bool) error {
+			for i, p := range want {
+				if !got[p] {
+					return fmt.Errorf("point %d of %d is missing: %v", i, len(want), p)
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// awaitRefusals waits until an outage has gone on for some collections, by the
+// witness's file.
+func (b *backend) awaitRefusals(t *testing.T, path string) {
+	t.Helper()
+	refused, count := b.timesRefused(), len(witnessed(t, path))
+	testkit.Eventually(t, patience, "points that the back end refuses", func() error {
+		if now := len(witnessed(t, path)); now < count+60 || b.timesRefused() < refused+2 {
+			return fmt.Errorf("%d points more, refused %d times", now-count, b.timesRefused()-refused)
+		}
+		return nil
+	})
 }
 
 // awaitPods waits until the bytes that web-0 sent are there.
@@ -192,29 +230,13 @@ func outlastsOutage(t *testing.T, n *node, b *backend, env map[string]string, ex
 	b.awaitPods(t, n)
 
 	b.setAway(true)
-	refused := b.timesRefused()
-	count := len(witnessed(t, path))
-	testkit.Eventually(t, patience, "points that the back end refuses", func() error {
-		if now := len(witnessed(t, path)); now < count+60 || b.timesRefused() < refused+2 {
-			return fmt.Errorf("%d points more, refused %d times", now-count, b.timesRefused()-refused)
-		}
-		return nil
-	})
+	b.awaitRefusals(t, path)
 	before := witnessed(t, path)
 	c.kill()
 	n.start(t, env, configs...)
 	b.setAway(false)
 	b.awaitPods(t, n)
-	testkit.Eventually(t, patience, "every point", func() error {
-		return b.all(func(got map[point]bool) error {
-			for i, p := range before {
-				if !got[p] {
-					return fmt.Errorf("point %d of %d is missing: %v", i, len(before), p)
-				}
-			}
-			return nil
-		})
-	})
+	b.awaitAll(t, before)
 	t.Logf("all %d points of before the kill arrived", len(before))
 }
 
