@@ -67,6 +67,9 @@ func TestAllAreValid(t *testing.T) {
 			out, err := run(t, env, append([]string{"validate"}, configs(name)...)...)
 			require.NoError(t, err, out)
 			require.NotContains(t, out, "unset environment variable", "all that it needs is known here")
+			out, err = run(t, env, append([]string{"print-config", "--format=json"}, configs(name)...)...)
+			require.NoError(t, err, out)
+			require.NoError(t, testkit.CheckPages([]byte(out)))
 		})
 	}
 }

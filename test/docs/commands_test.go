@@ -66,6 +66,10 @@ func TestCommands(t *testing.T) {
 					continue
 				}
 				if command := strings.TrimPrefix(c.command, "sudo "); strings.HasPrefix(command, "bin/otelcol-retina --config ") { // runs until it is stopped
+					printed := n.shell(t, strings.Replace(command, " ", " print-config --format=json ", 1))
+					if err := testkit.CheckPages([]byte(printed)); err != nil {
+						t.Errorf("%s: %v", c.command, err)
+					}
 					newNode(t).collect(t, "bash", "-c", "exec "+command)
 					continue
 				}

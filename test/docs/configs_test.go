@@ -68,7 +68,12 @@ func checkCollector(t *testing.T, b block, is, of string) {
 		}
 		args = append(args, "--config", filepath.Join(root, "distribution/config", base))
 	}
-	run(t, testkit.Collector(t, root), append([]string{"validate"}, append(args, "--config", file(t, "config.yaml", text))...)...)
+	args = append(args, "--config", file(t, "config.yaml", text))
+	run(t, testkit.Collector(t, root), append([]string{"validate"}, args...)...)
+	printed := run(t, testkit.Collector(t, root), append([]string{"print-config", "--format=json"}, args...)...)
+	if err := testkit.CheckPages([]byte(printed)); err != nil {
+		t.Error(err)
+	}
 }
 
 func strict(t *testing.T, b block, into any) {
@@ -139,14 +144,18 @@ func file(t *testing.T, name, text string) string {
 	return path
 }
 
-func run(t *testing.T, name string, args ...string) {
+// run returns what a program prints on its standard output.
+func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	// What the configurations take from the environment.
 	cmd.Env = append(os.Environ(), environment...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%s %s: %v\n%s", filepath.Base(name), strings.Join(args, " "), err, out)
+	out, problems := &strings.Builder{}, &strings.Builder{}
+	cmd.Stdout, cmd.Stderr = out, problems
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%s %s: %v\n%s%s", filepath.Base(name), strings.Join(args, " "), err, out, problems)
 	}
+	return out.String()
 }
 
 // environment is what the configurations take from it, with values of the right

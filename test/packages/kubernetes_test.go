@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/otelcol-retina/otelcol-retina/test/k8s/bed"
+	"github.com/otelcol-retina/otelcol-retina/test/testkit"
 )
 
 // apiServer asks a real kube-apiserver what it would make of objects.
@@ -239,4 +240,5 @@ func validate(t *testing.T, configMap *unstructured.Unstructured) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	run(t, repository, collector, "validate", "--config", path)
+	require.NoError(t, testkit.CheckPages([]byte(run(t, repository, collector, "print-config", "--format=json", "--config", path))))
 }

@@ -31,3 +31,19 @@ func TestLastLines(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckPages(t *testing.T) {
+	config := func(expiration string) []byte {
+		return []byte(`{"receivers": {"hnsstats": {"collection_interval": 10000000000}, "otlp": {}},
+			"exporters": {"prometheus/pods": {"metric_expiration": ` + expiration + `}, "otlp_grpc": {}},
+			"service": {"pipelines": {"metrics": {"receivers": ["otlp", "hnsstats"], "exporters": ["otlp_grpc", "prometheus/pods"]}}}}`)
+	}
+	if err := CheckPages(config("20000000001")); err != nil {
+		t.Error(err)
+	}
+	for _, wrong := range []string{"20000000000", `"20s"`} {
+		if err := CheckPages(config(wrong)); err == nil {
+			t.Errorf("%s is taken", wrong)
+		}
+	}
+}
