@@ -26,7 +26,7 @@ func read(t *testing.T, path string) []byte {
 }
 
 // The manifest has no field that Kubernetes doesn't know, and its configuration is
-// the shipped one with a page that can be read from outside of the node, and a
+// the shipped one with pages that can be read from outside of the node, and a
 // health check where the probes ask.
 func TestManifest(t *testing.T) {
 	var (
@@ -62,6 +62,10 @@ func TestManifest(t *testing.T) {
 	shipped["extensions"].(map[string]any)["health_check"] = map[string]any{"endpoint": "localhost:13133"}
 	service := shipped["service"].(map[string]any)
 	service["extensions"] = append([]any{"health_check"}, service["extensions"].([]any)...)
+	var telemetry any
+	require.NoError(t, yaml.Unmarshal([]byte(`{metrics: {readers: [{pull: {exporter: {prometheus:
+		{host: 0.0.0.0, port: 8888, without_type_suffix: true, without_units: true, without_scope_info: true}}}}]}}`), &telemetry))
+	service["telemetry"] = telemetry
 	require.Equal(t, shipped, inCluster)
 }
 

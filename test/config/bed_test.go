@@ -29,6 +29,8 @@ const patience = 60 * time.Second
 type node struct {
 	name      string
 	stateFile string
+	// ownMetrics lets a collector serve its own metrics, which only one in a node can.
+	ownMetrics bool
 }
 
 type pod struct{ name, address string }

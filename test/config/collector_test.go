@@ -60,7 +60,10 @@ func (n *node) start(t *testing.T, env map[string]string, configs ...string) *co
 func (n *node) launch(t *testing.T, env map[string]string, configs ...string) *collector {
 	t.Helper()
 	args := []string{"--net=/run/netns/" + n.name, "--", testkit.Collector(t, "../..")}
-	for _, config := range append(configs, "{service: {telemetry: {metrics: {level: none}}}}") {
+	if !n.ownMetrics {
+		configs = append(configs, "{service: {telemetry: {metrics: {level: none}}}}")
+	}
+	for _, config := range configs {
 		if strings.HasPrefix(config, "{") {
 			config = "yaml:" + config
 		}

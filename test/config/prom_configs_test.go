@@ -185,9 +185,11 @@ func TestRetinasNames(t *testing.T) {
 }
 
 // TestKubernetesNode: with the API server away, the runtime's (here a file's) names
-// are enough.
+// are enough. Both pages can be read from outside of the node.
 func TestKubernetesNode(t *testing.T) {
 	n := newNode(t)
+	n.ownMetrics = true
+	ip(t, "-n", n.name, "address", "add", "192.0.2.1/32", "dev", "lo")
 	p := n.startPrometheus(t)
 	c := n.start(t, map[string]string{"K8S_NODE_NAME": "node-1", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}, ready+"kubernetes-node.yaml", n.overlay(),
 		`{extensions: {podidentity: {sources: {k8s: {auth_type: none}}}}}`)
@@ -195,4 +197,15 @@ func TestKubernetesNode(t *testing.T) {
 	_, err := n.get("http://127.0.0.1:13133/")
 	require.NoError(t, err, "the kubelet's probe")
 	require.Contains(t, c.readLog(), "The source is down")
+	for port, names := range map[string][]string{
+		"8889": {bytesMetric + "{"},
+		// As the alerts and the dashboard have them.
+		"8888": {`otelcol_extension_podidentity_source_up{source="k8s"} 0`, "otelcol_processor_podenrich_items{"},
+	} {
+		page, err := n.get("http://192.0.2.1:" + port + "/metrics")
+		require.NoError(t, err)
+		for _, name := range names {
+			require.Contains(t, page, name)
+		}
+	}
 }

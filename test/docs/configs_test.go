@@ -29,6 +29,8 @@ func TestConfigurations(t *testing.T) {
 				checkList(t, b)
 			case "prometheus":
 				run(t, "promtool", "check", "config", "--syntax-only", file(t, "prometheus.yml", b.text))
+			case "scrape":
+				checkScrape(t, b)
 			case "pod":
 				strict(t, b, &corev1.Pod{})
 			case "container":
@@ -74,6 +76,18 @@ func checkCollector(t *testing.T, b block, is, of string) {
 	if err := testkit.CheckPages([]byte(printed)); err != nil {
 		t.Error(err)
 	}
+}
+
+// checkScrape has the collector's receiver read a configuration of Prometheus.
+func checkScrape(t *testing.T, b block) {
+	t.Helper()
+	run(t, testkit.Collector(t, root), "validate", "--config", file(t, "scrape.yaml", `
+exporters: {debug: {}}
+service: {pipelines: {metrics: {receivers: [prometheus], exporters: [debug]}}}
+receivers:
+  prometheus:
+    config:
+      `+strings.ReplaceAll(b.text, "\n", "\n      ")))
 }
 
 func strict(t *testing.T, b block, into any) {

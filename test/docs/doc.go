@@ -13,6 +13,7 @@
 //	<!-- docs-test: under processors/podenrich -->   keys of that component
 //	<!-- docs-test: list -->                  a list of pods for statefile
 //	<!-- docs-test: prometheus -->            Prometheus's own configuration
+//	<!-- docs-test: scrape -->                the same, for the receiver: Debian's promtool knows no Kubernetes
 //	<!-- docs-test: pod --> or container      part of a Kubernetes manifest
 //	<!-- docs-test: values --> or kustomization   of the chart, or of an overlay: test/packages renders them
 //	<!-- docs-test: ocb --> or ocb receivers  a builder's configuration, or entries of that list

@@ -209,7 +209,10 @@ func TestPodMonitor(t *testing.T) {
 			require.NoError(t, yaml.UnmarshalStrict(b, &monitor))
 		}
 	}
-	require.Equal(t, "metrics", *monitor.Spec.PodMetricsEndpoints[0].Port)
+	var scraped []string
+	for _, e := range monitor.Spec.PodMetricsEndpoints {
+		scraped = append(scraped, *e.Port)
+	}
 	n := 0
 	for _, o := range objects {
 		if o.GetKind() == "DaemonSet" {
@@ -218,6 +221,11 @@ func TestPodMonitor(t *testing.T) {
 			for k, v := range monitor.Spec.Selector.MatchLabels {
 				assert.Equal(t, v, got[k])
 			}
+			var open []string
+			for _, p := range daemonSet(t, o).Spec.Template.Spec.Containers[0].Ports {
+				open = append(open, p.Name)
+			}
+			assert.Equal(t, open, scraped)
 		}
 	}
 	require.Equal(t, 2, n)

@@ -4,6 +4,7 @@
 package packages
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -125,6 +126,22 @@ func checkPorts(t *testing.T, c corev1.Container, config string) {
 		Exporters map[string]struct {
 			Endpoint string `json:"endpoint"`
 		} `json:"exporters"`
+		Service struct {
+			Telemetry struct {
+				Metrics struct {
+					Readers []struct {
+						Pull struct {
+							Exporter struct {
+								Prometheus struct {
+									Host string `json:"host"`
+									Port int    `json:"port"`
+								} `json:"prometheus"`
+							} `json:"exporter"`
+						} `json:"pull"`
+					} `json:"readers"`
+				} `json:"metrics"`
+			} `json:"telemetry"`
+		} `json:"service"`
 	}
 	require.NoError(t, yaml.Unmarshal([]byte(config), &parsed))
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
@@ -132,7 +149,10 @@ func checkPorts(t *testing.T, c corev1.Container, config string) {
 		assert.Regexp(t, "^(localhost|0\\.0\\.0\\.0):"+probe.HTTPGet.Port.String()+"$", parsed.Extensions["health_check"].Endpoint)
 		assert.Equal(t, "127.0.0.1", probe.HTTPGet.Host)
 	}
-	assert.Equal(t, "metrics", c.Ports[0].Name)
-	assert.EqualValues(t, 8889, c.Ports[0].ContainerPort)
+	// Both pages: the pods', and the collector's own, which the alerts need, too.
+	assert.Equal(t, []corev1.ContainerPort{{Name: "metrics", ContainerPort: 8889}, {Name: "own-metrics", ContainerPort: 8888}}, c.Ports)
 	assert.Equal(t, "0.0.0.0:8889", parsed.Exporters["prometheus"].Endpoint)
+	require.Len(t, parsed.Service.Telemetry.Metrics.Readers, 1)
+	own := parsed.Service.Telemetry.Metrics.Readers[0].Pull.Exporter.Prometheus
+	assert.Equal(t, "0.0.0.0:8888", fmt.Sprint(own.Host, ":", own.Port))
 }
