@@ -64,6 +64,17 @@ func TestDeb(t *testing.T) {
 	for _, pod := range []string{"web-0", "web-1"} {
 		m.awaitLine(t, pods, "k8s_pod_network_io_bytes_total", `k8s_namespace_name="shop"`, `k8s_pod_name="`+pod+`"`)
 	}
+	// A reload of what can't be taken over is refused, and the service goes on.
+	running := m.mainPID(t)
+	m.write(t, config, strings.Replace(edited, "hnsstats:", "hnstats:", 1))
+	said, err := m.run("systemctl", "reload", "otelcol-retina")
+	require.Error(t, err, said)
+	m.write(t, config, edited)
+	require.Contains(t, m.must(t, "journalctl", "-u", "otelcol-retina", "-o", "cat"), `unknown type: "hnstats"`)
+	m.awaitLine(t, pods, `k8s_pod_name="web-1"`)
+	require.Equal(t, running, m.mainPID(t))
+	m.must(t, "systemctl", "reload", "otelcol-retina")
+
 	// A pod that comes while it runs: its namespace is mounted after the unit's own
 	// mounts were made.
 	m.addPod(t, "web-2", 2)
