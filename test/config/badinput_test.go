@@ -5,6 +5,7 @@ package config
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,7 +71,34 @@ func TestAllAreValid(t *testing.T) {
 			out, err = run(t, env, append([]string{"print-config", "--format=json"}, configs(name)...)...)
 			require.NoError(t, err, out)
 			require.NoError(t, testkit.CheckPages([]byte(out)))
+			checkQueues(t, name, out)
 		})
+	}
+}
+
+// checkQueues: what waits on a node's disk is bounded in bytes, and its file is made
+// small again afterwards. A printed configuration does not have the sizer.
+func checkQueues(t *testing.T, name, printed string) {
+	t.Helper()
+	content, err := os.ReadFile(ready + name)
+	require.NoError(t, err)
+	for _, queue := range regexp.MustCompile(`storage: file_storage.*`).FindAllString(string(content), -1) {
+		assert.Equal(t, "storage: file_storage, sizer: bytes, queue_size: 500000000}", queue)
+	}
+	var config struct {
+		Extensions map[string]struct {
+			Directory  string
+			Compaction *struct {
+				Directory      string
+				OnRebound      bool `json:"on_rebound"`
+				CleanupOnStart bool `json:"cleanup_on_start"`
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(printed), &config))
+	if storage, ok := config.Extensions["file_storage"]; ok {
+		assert.True(t, storage.Compaction.OnRebound && storage.Compaction.CleanupOnStart)
+		assert.Equal(t, storage.Directory, storage.Compaction.Directory)
 	}
 }
 
