@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -64,11 +65,34 @@ func (r release) archive(p program) error {
 	return create(r.artifact(p, "tar.gz"), func(w io.Writer) error { return writeTarGz(w, files, r.time) })
 }
 
+const chartDir = "distribution/helm/otelcol-retina"
+
+// chartVersions are the chart's own version and that of the image it names.
+var chartVersions = regexp.MustCompile(`(?m)^(version|appVersion): *"?([^"\s]*)`)
+
+// checkChart refuses a release under another version than the chart has.
+func checkChart(version string) error {
+	chart := filepath.Join(chartDir, "Chart.yaml")
+	content, err := os.ReadFile(chart)
+	if err != nil {
+		return err
+	}
+	found := chartVersions.FindAllStringSubmatch(string(content), -1)
+	if len(found) != 2 {
+		return fmt.Errorf("%s: want version and appVersion, found %q", chart, found)
+	}
+	for _, f := range found {
+		if f[2] != version {
+			return fmt.Errorf("%s has %s %s, and -version is %s: make them the same", chart, f[1], f[2], version)
+		}
+	}
+	return nil
+}
+
 // chart writes the Helm chart as `helm package` would.
 func (r release) chart() error {
-	const dir = "distribution/helm/otelcol-retina"
 	var files []file
-	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(chartDir, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			files = append(files, file{strings.TrimPrefix(filepath.ToSlash(p), "distribution/helm/"), p, 0o644})
 		}

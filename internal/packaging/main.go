@@ -82,6 +82,11 @@ func run(version, out string, only, args []string) error {
 	if len(programs) == 0 {
 		return errors.New("no binaries: give at least one as linux/amd64=path")
 	}
+	if chosen["chart"] {
+		if err := checkChart(version); err != nil {
+			return err
+		}
+	}
 	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(out, 0o755)); err != nil {
 		return err
 	}

@@ -153,6 +153,9 @@ func TestPackagingRefuses(t *testing.T) {
 		require.ErrorContains(t, pack(out, "0.1.0", nil, args...), name)
 		require.NoDirExists(t, out, "nothing is emptied or made")
 	}
+	out := filepath.Join(t.TempDir(), "dist")
+	require.ErrorContains(t, pack(out, "0.2.0", nil, "-formats", "chart", "linux/amd64="+collector), "Chart.yaml has version 0.1.0")
+	require.NoDirExists(t, out, "a chart would call itself something else than its file is called")
 	require.ErrorContains(t, pack(t.TempDir(), "0.1.0", []string{"SOURCE_DATE_EPOCH="}, "linux/amd64="+collector), "SOURCE_DATE_EPOCH")
 }
 
