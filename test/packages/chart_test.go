@@ -172,6 +172,15 @@ func TestChartValues(t *testing.T) {
 	}
 	assert.NotEqual(t, checksum(base), checksum(changed), "or the pods would go on with the old one")
 
+	for memory, want := range map[any]string{"300Mi": "240MiB", "1.5Gi": "1228MiB", "500M": "381MiB", "1G": "762MiB", 400000000: "", nil: ""} {
+		got := text(values{"resources": values{"limits": values{"memory": memory}}})
+		if want == "" {
+			assert.NotContains(t, got, "GOMEMLIMIT", memory)
+		} else {
+			assert.Contains(t, got, "value: "+want+"\n", memory)
+		}
+	}
+
 	assert.Contains(t, base, "automountServiceAccountToken: true")
 	assert.NotContains(t, text(values{"sources": values{"k8s": false}}), "automountServiceAccountToken: true")
 }

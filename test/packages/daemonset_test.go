@@ -5,6 +5,8 @@ package packages
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
@@ -56,6 +59,7 @@ func checkDaemonSets(t *testing.T, objects []*unstructured.Unstructured) {
 			c := pod.Containers[0]
 			assert.NotEmpty(t, c.Resources.Requests.Cpu().String())
 			assert.False(t, c.Resources.Limits.Memory().IsZero())
+			checkGoMemLimit(t, c)
 			if pod.NodeSelector["kubernetes.io/os"] == "windows" {
 				checkWindows(t, pod, configs)
 			} else {
@@ -63,6 +67,17 @@ func checkDaemonSets(t *testing.T, objects []*unstructured.Unstructured) {
 			}
 		}
 	}
+}
+
+// checkGoMemLimit: Go collects garbage before the kernel ends the container, and
+// leaves room for what is not Go's heap.
+func checkGoMemLimit(t *testing.T, c corev1.Container) {
+	t.Helper()
+	i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" })
+	require.NotEqual(t, -1, i, "no GOMEMLIMIT")
+	limit, err := resource.ParseQuantity(strings.TrimSuffix(c.Env[i].Value, "B")) // Go's MiB is Kubernetes' Mi
+	require.NoError(t, err)
+	assert.InDelta(t, 0.8, limit.AsApproximateFloat64()/c.Resources.Limits.Memory().AsApproximateFloat64(), 0.01)
 }
 
 func daemonSet(t *testing.T, o *unstructured.Unstructured) *appsv1.DaemonSet {

@@ -34,3 +34,16 @@ sources that are off, and the user's over it. */ -}}
 {{- $config := .Files.Get "files/windows.yaml" | fromYaml }}
 {{- mustMergeOverwrite $config .Values.windows.config | toYaml }}
 {{- end }}
+
+{{- /* GOMEMLIMIT: Go collects garbage before the kernel ends the container. Four
+fifths of the memory limit: not all memory is Go's. In the units that memory is
+usually given in; nothing in others. */ -}}
+{{- define "otelcol-retina.goMemLimit" -}}
+{{- $limit := dig "limits" "memory" "" .Values.resources | toString }}
+{{- range $unit, $mebibytes := dict "Mi" 1.0 "Gi" 1024.0 "M" 0.95367431640625 "G" 953.67431640625 }}
+{{- if hasSuffix $unit $limit }}
+- name: GOMEMLIMIT
+  value: {{ mulf 0.8 $mebibytes (trimSuffix $unit $limit | float64) | floor | int64 }}MiB
+{{- end }}
+{{- end }}
+{{- end }}
