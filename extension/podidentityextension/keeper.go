@@ -39,7 +39,7 @@ type keeper struct {
 	client  storage.Client
 	logger  *zap.Logger
 	written uint64 // the cache's changes when last written
-	never   bool   // nothing is written yet, though what is there is to be replaced
+	stale   bool   // what is written is to be replaced, though nothing has changed
 	failing bool
 	cut     bool
 
@@ -97,10 +97,10 @@ func (k *keeper) load(ctx context.Context, boot string) {
 	}
 	switch {
 	case errors.Is(err, saved.ErrOtherBoot):
-		k.never = true
+		k.stale = true
 		k.logger.Info("The machine has started anew: the identities from before are forgotten")
 	case err != nil:
-		k.never = true
+		k.stale = true
 		k.logger.Error("The storage is damaged: it is ignored and written anew, and identities are known when the sources answer",
 			zap.String("key", storageKey), zap.Error(err))
 	default:
@@ -136,7 +136,7 @@ func (k *keeper) run(ctx context.Context, interval time.Duration) {
 // keep writes what the cache knows, if that has changed.
 func (k *keeper) keep(ctx context.Context) {
 	changes := k.cache.Changes()
-	if changes == k.written && !k.never {
+	if changes == k.written && !k.stale {
 		return
 	}
 	left, err := k.write(ctx)
@@ -155,7 +155,7 @@ func (k *keeper) keep(ctx context.Context) {
 		k.logger.Warn("There are too many identities to keep all of them in the storage: the rest is not known at once after a restart",
 			zap.Int("left_out", left))
 	}
-	k.written, k.never, k.failing, k.cut = changes, false, false, left > 0
+	k.written, k.stale, k.failing, k.cut = changes, false, false, left > 0
 }
 
 func (k *keeper) write(ctx context.Context) (left int, err error) {
@@ -187,6 +187,7 @@ func (k *keeper) close(ctx context.Context) (err error) {
 		k.cancel()
 		select {
 		case <-k.done:
+			k.stale = true // or what is known held until the last change, not until now
 			k.keep(ctx)
 			err = k.client.Close(ctx)
 		case <-ctx.Done():

@@ -162,6 +162,43 @@ func TestChangesAreWrittenInTheBackground(t *testing.T) {
 	require.Equal(t, "web-1", name)
 }
 
+// What a restart takes over is known to have held until the collector stopped.
+func TestShutdownWritesWhenIdentitiesHeldLast(t *testing.T) {
+	store := &memory{wrote: make(chan struct{}, 1)}
+	l := live(t, store, time.Millisecond)
+	l.source.sink.Put(pod("u1", "web-0"))
+	await(t, store.wrote, "a write")
+	writes := store.writes()
+	l.end()
+	require.Equal(t, writes+1, store.writes())
+}
+
+func TestMetricsCanBeReadDuringTheStart(t *testing.T) {
+	tel := componenttest.NewTelemetry()
+	cfg := createDefaultConfig().(*Config)
+	cfg.Storage = storageID
+	e, err := newExtension(cfg, tel.NewTelemetrySettings())
+	require.NoError(t, err)
+	started, read := make(chan struct{}), make(chan error)
+	go func() {
+		var err error
+		for {
+			err = errors.Join(err, tel.Reader.Collect(context.Background(), &metricdata.ResourceMetrics{}))
+			select {
+			case <-started:
+				read <- err
+				return
+			default:
+			}
+		}
+	}()
+	require.NoError(t, e.Start(context.Background(), &extensions{storageID: &memory{wrote: make(chan struct{}, 1)}}))
+	close(started)
+	require.NoError(t, <-read)
+	require.NoError(t, e.Shutdown(context.Background()))
+	require.NoError(t, tel.Shutdown(context.Background()))
+}
+
 func TestDamagedStoreIsReportedOnceAndIgnored(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, dir string){
 		"file": func(t *testing.T, dir string) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"time"
 
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -59,7 +60,7 @@ func (e *identityExtension) observe() error {
 			return nil
 		}),
 		e.tel.RegisterExtensionPodidentityUnconfirmedCallback(func(_ context.Context, o metric.Int64Observer) error {
-			if e.keeper == nil {
+			if e.cfg.Storage == (component.ID{}) {
 				return nil
 			}
 			for rank, name := range e.names {

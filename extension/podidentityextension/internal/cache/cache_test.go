@@ -139,6 +139,23 @@ func TestAddressThatIsToldLate(t *testing.T) {
 	n.not(byAddrAt("10.0.0.2", at(35)), podidentity.Unknown)
 }
 
+// A state file and a runtime state one begin of a pod, whenever it gets an address.
+func TestAddressThatComesLateIsNotDatedBack(t *testing.T) {
+	n := newNode(t)
+	fresh := begin(sandbox("s2", "u2", "new", 0), at(0))
+	n.Put(cri, fresh, false)
+	n.Put(cri, begin(sandbox("s1", "u1", "old", 0, "10.0.0.1"), at(0)), false)
+	n.until(10)
+	n.End(cri, "s1", time.Time{}, true)
+	n.until(12)
+	fresh.Addresses = addrs("10.0.0.1")
+	n.Put(cri, fresh, false)
+	n.found(byAddr("10.0.0.1"), "new")
+	n.found(byAddrAt("10.0.0.1", at(5)), "old")
+	n.until(2 * grace.Seconds())
+	n.not(byAddrAt("10.0.0.1", at(5)), podidentity.Unknown)
+}
+
 func TestEveryKeyOfAPodResolves(t *testing.T) {
 	n := newNode(t)
 	r := sandbox("s1", "u1", "web-0", 41, "10.0.0.1", "fd00::1")

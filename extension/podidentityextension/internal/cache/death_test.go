@@ -195,6 +195,22 @@ func TestLateEventsOfAReusedOwnerName(t *testing.T) {
 	n.not(byAddrAt("10.0.0.1", at(13)), podidentity.Ended)
 }
 
+// Another source tells late of the death of a sandbox whose id is in use again.
+func TestLateEndFromAnotherSourceSparesTheNextLife(t *testing.T) {
+	n := newNode(t)
+	web := sandbox("web", "", "web", 0, "10.0.0.1")
+	n.Put(pushed, begin(web, at(0)), true)
+	n.until(20)
+	n.End(pushed, "web", at(20), true)
+	n.until(25)
+	n.Put(pushed, begin(web, at(25)), true)
+	n.End(cri, "web", at(15), true)
+	n.found(byAddr("10.0.0.1"), "web")
+	n.found(podidentity.Query{Sandbox: "web"}, "web")
+	n.not(byAddrAt("10.0.0.1", at(17)), podidentity.Ended)
+	n.found(byAddrAt("10.0.0.1", at(14)), "web")
+}
+
 func TestEndBeforeTheBeginOfAUID(t *testing.T) {
 	// The API server's times are whole seconds: a short life can end before it
 	// begins.

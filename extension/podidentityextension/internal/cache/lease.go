@@ -30,6 +30,20 @@ type lease struct {
 // live says whether the lease has not ended. Writers only.
 func (l *lease) live() bool { return l.end == live && l.holder.end == live }
 
+// differ says whether pods with different names have held the key.
+func (l *lease) differ() bool {
+	first := &l.holder.view.Load().identity
+	for l = l.next; l != nil; l = l.next {
+		switch id := &l.holder.view.Load().identity; {
+		case first.Name == "":
+			first = id
+		case id.Name != "" && (id.Name != first.Name || id.Namespace != first.Namespace):
+			return true
+		}
+	}
+	return false
+}
+
 // An index maps the keys of one kind to their leases. Loads are free of locks;
 // all other methods need the cache's mutex.
 type index[K comparable] struct {
@@ -61,11 +75,11 @@ func (x index[K]) grant(k K, r *record, begin int64) {
 }
 
 // end ends r's lease of k, and those of the records that r succeeded, should at
-// be before their end. The leases stay, for look-ups of older data, until they
-// are dropped.
+// be before their end. A later record of the same owner is another life. The
+// leases stay, for look-ups of older data, until they are dropped.
 func (x index[K]) end(k K, r *record, at int64) {
 	x.rewrite(k, func(l lease) (lease, bool) {
-		if l.end > at && l.holder.source == r.source && l.holder.owner == r.owner {
+		if l.end > at && l.holder.source == r.source && l.holder.owner == r.owner && l.holder.begin <= r.begin {
 			l.end = max(at, l.begin)
 		}
 		return l, true

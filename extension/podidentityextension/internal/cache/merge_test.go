@@ -156,7 +156,11 @@ func TestPodsWithOneUID(t *testing.T) {
 	n.found(byAddr("10.0.0.1"), "etcd-n1")
 	n.found(byAddr("10.0.0.2"), "etcd-n2")
 	n.not(podidentity.Query{UID: "u1"}, podidentity.Ambiguous)
+	// Its data are either pod's, also those from when only one was known.
+	n.not(podidentity.Query{UID: "u1", At: at(-5)}, podidentity.Ambiguous)
 	n.End(k8s, "etcd-n2", time.Time{}, true)
+	n.not(podidentity.Query{UID: "u1"}, podidentity.Ambiguous)
+	n.until(2 * grace.Seconds())
 	n.found(podidentity.Query{UID: "u1"}, "etcd-n1")
 }
 

@@ -31,6 +31,9 @@ func (c *Cache) resolve(q *podidentity.Query, t int64) (*podidentity.Identity, p
 	var asked keyKinds // kinds that had no lease
 	if q.UID != "" {
 		if l := c.uids.load(q.UID); l != nil {
+			if l.differ() { // then no time says which of them the data is of
+				return nil, podidentity.Ambiguous
+			}
 			if id, _, outcome := l.at(t, true, address{}); outcome != podidentity.Unknown {
 				return id, outcome
 			}

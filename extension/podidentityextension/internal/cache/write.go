@@ -193,13 +193,13 @@ func (c *Cache) refound(p *pod, at int64) {
 
 // rekey replaces a live record by its successor in the same pod. Keys that both
 // have keep their begin, new ones begin now, lost ones end now. The first keys
-// that can pass from pod to pod begin when the source says that they did: it saw
-// the pod before these were there, and can tell of them late.
+// that can pass from pod to pod begin when the source says that they did, if it
+// says so: it saw the pod before these were there, and can tell of them late.
 func (c *Cache) rekey(old, n *record, now int64) {
 	c.changes++
 	begin := now
-	if n.stated && len(old.addrs) == 0 && len(old.released) == 0 && old.netns == 0 && len(old.hns) == 0 {
-		begin = max(n.begin, old.begin)
+	if n.stated && n.begin > old.begin && len(old.addrs) == 0 && len(old.released) == 0 && old.netns == 0 && len(old.hns) == 0 {
+		begin = n.begin
 	}
 	n.begin, n.stated, old.end = old.begin, old.stated, now
 	p := old.pod
