@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
-	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/metadata"
 )
 
 // plan is how the metrics of all endpoints with the same columns are made, as
@@ -123,16 +122,4 @@ func (ps *plannedSum) follow(m pmetric.Metric, sr *series, now pcommon.Timestamp
 			}
 		}
 	}
-}
-
-// reaggregates reports whether the configuration leaves attributes out, so that
-// the builder makes one point of several columns, which a plan cannot.
-func reaggregates(cfg metadata.MetricsConfig) bool {
-	all := metadata.NewDefaultMetricsBuilderConfig().Metrics
-	return len(cfg.K8sPodNetworkErrors.EnabledAttributes) != len(all.K8sPodNetworkErrors.EnabledAttributes) ||
-		len(cfg.K8sPodNetworkIo.EnabledAttributes) != len(all.K8sPodNetworkIo.EnabledAttributes) ||
-		len(cfg.K8sPodNetworkPacketCount.EnabledAttributes) != len(all.K8sPodNetworkPacketCount.EnabledAttributes) ||
-		len(cfg.K8sPodNetworkPacketDropped.EnabledAttributes) != len(all.K8sPodNetworkPacketDropped.EnabledAttributes) ||
-		len(cfg.K8sPodNetworkTCPConnectionEvents.EnabledAttributes) != len(all.K8sPodNetworkTCPConnectionEvents.EnabledAttributes) ||
-		len(cfg.K8sPodNetworkTCPPacketCount.EnabledAttributes) != len(all.K8sPodNetworkTCPPacketCount.EnabledAttributes)
 }

@@ -34,13 +34,16 @@ type endpointScraper struct {
 
 	series map[string]*series // by endpoint ID
 	number uint64             // of the current scrape
-	// metrics are the current scrape's, unless the builder has to make them all.
+	// metrics are the current scrape's, unless the builder has to make them all
+	// because some are aggregated.
 	metrics      pmetric.Metrics
 	reaggregates bool
+	aggregated   []columns
 	plans        map[columns]*plan // few: platforms and their parts that can fail
 }
 
 func newScraper(cfg metadata.MetricsBuilderConfig, source endpoint.Source, outages *outages, set receiver.Settings) *endpointScraper {
+	aggregated := aggregated(cfg.Metrics)
 	return &endpointScraper{
 		source:  source,
 		builder: metadata.NewMetricsBuilder(cfg, set),
@@ -48,7 +51,8 @@ func newScraper(cfg metadata.MetricsBuilderConfig, source endpoint.Source, outag
 		outages: outages,
 		series:  map[string]*series{},
 
-		reaggregates: reaggregates(cfg.Metrics),
+		reaggregates: len(aggregated) > 0,
+		aggregated:   aggregated,
 		plans:        map[columns]*plan{},
 	}
 }
@@ -107,7 +111,8 @@ func (s *endpointScraper) visit(e *endpoint.Endpoint, c *endpoint.Counters) {
 	sr.advance(c, now)
 	sr.seen = s.number
 	if s.reaggregates {
-		s.record(e, &sr.row, sr.start, now)
+		whole := sr.row.withoutPartial(sr.totals.known, s.aggregated)
+		s.record(e, &whole, sr.start, now)
 		return
 	}
 	if sr.columns != sr.row.present {
