@@ -4,6 +4,8 @@
 package hnsstatsreceiver
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
@@ -55,4 +57,25 @@ func (r *row) withoutPartial(known columns, metrics []columns) row {
 		}
 	}
 	return whole
+}
+
+// attributesTwice says which metrics name an attribute twice.
+func attributesTwice(cfg *metadata.MetricsConfig) error {
+	return errors.Join(
+		twice("k8s.pod.network.errors", cfg.K8sPodNetworkErrors.EnabledAttributes),
+		twice("k8s.pod.network.io", cfg.K8sPodNetworkIo.EnabledAttributes),
+		twice("k8s.pod.network.packet.count", cfg.K8sPodNetworkPacketCount.EnabledAttributes),
+		twice("k8s.pod.network.packet.dropped", cfg.K8sPodNetworkPacketDropped.EnabledAttributes),
+		twice("k8s.pod.network.tcp.connection.events", cfg.K8sPodNetworkTCPConnectionEvents.EnabledAttributes),
+		twice("k8s.pod.network.tcp.packet.count", cfg.K8sPodNetworkTCPPacketCount.EnabledAttributes),
+	)
+}
+
+func twice[A comparable](metric string, attributes []A) error {
+	for i, a := range attributes {
+		if slices.Contains(attributes[:i], a) {
+			return fmt.Errorf("metrics::%s::attributes is %v, must name %v once only", metric, attributes, a)
+		}
+	}
+	return nil
 }

@@ -91,7 +91,7 @@ func createDefaultConfig() component.Config {
 }
 
 // Validate implements confmap.Validator. The embedded ControllerConfig's own
-// errors lack the value.
+// errors lack the value, and the metrics' own let an attribute be named twice.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.CollectionInterval <= 0 {
@@ -102,6 +102,7 @@ func (c *Config) Validate() error {
 	if c.Timeout < 0 {
 		errs = append(errs, fmt.Errorf("timeout is %v, must be longer than 0, or 0 for none", c.Timeout))
 	}
+	errs = append(errs, attributesTwice(&c.Metrics))
 	return errors.Join(errs...)
 }
 

@@ -50,6 +50,7 @@ func TestBadConfig(t *testing.T) {
 		"hnsstats/negative_timeout":  "timeout is -1s, must be longer than 0, or 0 for none",
 		"hnsstats/no_vfp_timeout":    "hns::vfp: timeout is 0s, must be longer than 0",
 		"hnsstats/unknown_key":       "'netlink' has invalid keys: walk",
+		"hnsstats/attribute_twice":   "metrics::k8s.pod.network.tcp.packet.count::attributes is [tcp.flag tcp.flag], must name tcp.flag once only",
 	} {
 		_, err := loadConfig(t, id)
 		require.ErrorContains(t, err, message, id)
