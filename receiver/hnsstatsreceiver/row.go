@@ -37,10 +37,13 @@ func flagColumnOf(direction, flag int) int {
 
 func (r *row) has(column int) bool { return r.present&(1<<column) != 0 }
 
-// put sets a column. Points can hold 63 bits: HNS, which has -1 for a counter at
-// times, must not make a negative one.
+// put sets a column. HNS has -1 for a counter at times, which is no count: the
+// column is not present then, as nothing that a point of 63 bits can't hold is.
 func (r *row) put(column int, value uint64) {
-	r.values[column] = min(value, math.MaxInt64)
+	if value > math.MaxInt64 {
+		return
+	}
+	r.values[column] = value
 	r.present |= 1 << column
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint/endpointtest"
+	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/metadata"
 )
 
 // point is a data point, in seconds after epoch.
@@ -264,8 +265,39 @@ func TestRowOfOddCounters(t *testing.T) {
 			HasPacket: [endpoint.NumTCPFlags]bool{endpoint.FIN: true},
 		},
 	})
-	require.EqualValues(t, math.MaxInt64, r.int64(packetsColumn))
+	require.False(t, r.has(packetsColumn), "-1")
+	require.EqualValues(t, 1, r.int64(packetsColumn+int(endpoint.Transmit)), "the other direction stays")
 	require.EqualValues(t, 3, r.int64(flagColumnOf(int(endpoint.Receive), int(endpoint.FIN))))
 	require.True(t, r.has(flagColumnOf(int(endpoint.Transmit), int(endpoint.FIN))))
 	require.False(t, r.has(flagColumnOf(int(endpoint.Receive), int(endpoint.SYN))))
+}
+
+// HNS has -1 for a counter at times: a point is missing, and nothing was counted or
+// reset by that.
+func TestCounterThatIsUnknownForAWhile(t *testing.T) {
+	for name, configure := range map[string]func(*metadata.MetricsBuilderConfig){
+		"each direction": func(*metadata.MetricsBuilderConfig) {},
+		"their sum": func(c *metadata.MetricsBuilderConfig) {
+			c.Metrics.K8sPodNetworkIo.EnabledAttributes = nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, configure)
+			pod := windowsPod
+			b.at(0, pod)
+			start := b.series["2"].start
+			pod.Bytes[endpoint.Receive] = math.MaxUint64
+			for _, m := range b.at(10, pod).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+				for _, dp := range m.Sum().DataPoints().All() {
+					require.Less(t, dp.IntValue(), int64(5000), m.Name())
+					require.GreaterOrEqual(t, dp.IntValue(), int64(0), m.Name())
+					direction, _ := dp.Attributes().Get("network.io.direction")
+					require.False(t, m.Name() == "k8s.pod.network.io" && direction.Str() != "transmit", "only what is known")
+				}
+			}
+			pod.Bytes[endpoint.Receive] = 3100
+			b.at(20, pod)
+			require.Equal(t, start, b.series["2"].start)
+		})
+	}
 }

@@ -50,7 +50,8 @@ const (
 )
 
 // Counters are an endpoint's totals since it was created. Bytes, packets and
-// drops are always there; what a platform lacks stays nil.
+// drops are always there; what a platform lacks stays nil. A total of more than
+// 63 bits is one that the platform doesn't know: HNS has -1 for it.
 type Counters struct {
 	Bytes, Packets, Dropped [NumDirections]uint64
 	// Errors are the link's receive and transmit errors; nil on Windows.

@@ -4,6 +4,7 @@
 package hns
 
 import (
+	"math"
 	"time"
 
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
@@ -130,9 +131,11 @@ func (r *record) countVFP(c *portCounters) {
 	}
 	for e := endpoint.Verified; e <= endpoint.TimeWaitExpired; e++ {
 		n := firstEvent + counter(e)
-		// VFP has these for each direction, the metric has one number.
-		r.tcp.Events[e] = c.value[endpoint.Receive][n] + c.value[endpoint.Transmit][n]
-		r.tcp.HasEvent[e] = c.has[n]
+		// VFP has these for each direction, the metric has one number. With -1 in one
+		// of them there is no sum.
+		received, transmitted := c.value[endpoint.Receive][n], c.value[endpoint.Transmit][n]
+		r.tcp.Events[e] = received + transmitted
+		r.tcp.HasEvent[e] = c.has[n] && (received|transmitted) <= math.MaxInt64
 	}
 	r.counters.TCP = &r.tcp
 	if c.has[aclDropped] {
