@@ -44,8 +44,9 @@ type scrape struct {
 	ports                              ports
 	portsAsked, portsRead, portsFailed bool
 	vfpOK, vfpBad                      int
-	vfpErrs                            []error // of runs
-	portErrs                           []error // of records without a port
+	vfpRefused                         []string // ports of which vfpctrl said so
+	vfpErrs                            []error  // of runs
+	portErrs                           []error  // of records without a port
 
 	errs []error
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -143,8 +144,12 @@ func (sc *scrape) portsAnswered(a vfpAnswer) {
 }
 
 func (sc *scrape) vfpFailed(a vfpAnswer) {
-	if !a.cut { // which says nothing of vfpctrl
+	switch {
+	case a.cut: // which says nothing of vfpctrl
+	case a.rec == nil || !ofOnePort(a.err):
 		sc.vfpBad++
+	case !slices.Contains(sc.vfpRefused, a.port):
+		sc.vfpRefused = append(sc.vfpRefused, a.port)
 	}
 	if a.rec != nil {
 		var refused refusal
@@ -159,9 +164,18 @@ func (sc *scrape) vfpFailed(a vfpAnswer) {
 			}
 		}
 	}
-	if missing := errors.Is(a.err, fs.ErrNotExist); missing || sc.vfpOK == 0 && sc.vfpBad >= vfpGiveUp {
+	if missing := errors.Is(a.err, fs.ErrNotExist); missing || sc.vfpOK == 0 && sc.vfpFaults() >= vfpGiveUp {
 		sc.abandonVFP()
 	}
+}
+
+// vfpFaults is how many failures speak against vfpctrl. That it refuses a port does
+// if it refuses another one, too.
+func (sc *scrape) vfpFaults() int {
+	if len(sc.vfpRefused) < 2 {
+		return sc.vfpBad
+	}
+	return sc.vfpBad + len(sc.vfpRefused)
 }
 
 // abandonVFP visits all records that wait for VFP without it.
@@ -185,7 +199,7 @@ func (sc *scrape) judgeVFP() {
 			s.log.Info("vfpctrl works again: VFP counters are read")
 		}
 		s.vfpDown = false
-	case sc.vfpBad > 0:
+	case sc.vfpFaults() > 0:
 		s.vfpPaused = time.Now().Add(vfpPause)
 		s.vfp.form.Store(unknownForm)
 		if s.vfpDown {
@@ -195,6 +209,8 @@ func (sc *scrape) judgeVFP() {
 		s.log.Warn("vfpctrl doesn't work: there are no TCP and access-list counters until it does, HNS counters go on. "+
 			"If this node has no VFP, set hns::vfp::enabled to false",
 			zap.Error(sc.vfpErrs[0]), zap.Duration("retry_after", vfpPause))
+	case len(sc.vfpRefused) > 0:
+		s.vfp.form.Store(unknownForm) // it may be the form that is refused
 	}
 	sc.errs = append(sc.errs, sc.vfpErrs...)
 	sc.errs = append(sc.errs, sc.portErrs...)

@@ -5,6 +5,7 @@ package hns
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,6 +91,57 @@ func TestVFPFailuresOfOnePort(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The port of the node's only pod can go before HNS forgets its endpoint, which is
+// no reason to leave vfpctrl alone: the next pod has its counters at once.
+func TestTheOnlyPortIsRefused(t *testing.T) {
+	bad := simhns.Numbered(0)
+	for name, fault := range map[string]func(f *fake){
+		"refused": func(f *fake) { delete(f.vfp, bad.Port) },
+		"exits 1": func(f *fake) { f.portErr[bad.Port] = &exitError{1, "gone"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(1)
+				s, logs := started(t, f, vfpConfig())
+				require.NoError(t, read(t, s, interval).err)
+				f.with(func() { fault(f) })
+				require.Equal(t, []string{bad.ID + " (pod-0)"}, failed(read(t, s, interval).err))
+				next := simhns.Numbered(1)
+				f.put(next, simhns.NumberedStats(1), simhns.NumberedVFP(1))
+				require.Equal(t, []string{next.ID}, read(t, s, interval).withVFP())
+				require.Zero(t, logs.Len(), "vfpctrl works")
+			})
+		})
+	}
+}
+
+// What was understood last may be what is refused, also where there is one pod only.
+func TestTheOnlyPortIsAskedInTheOtherForm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(1)
+		s, _ := started(t, f, vfpConfig())
+		require.NoError(t, read(t, s, interval).err)
+		f.with(func() { f.textOnly = true })
+		require.Error(t, read(t, s, interval).err)
+		r := read(t, s, interval)
+		require.NoError(t, r.err)
+		require.Len(t, r.withVFP(), 1)
+	})
+}
+
+// An answer that doesn't come is vfpctrl's own failure, whatever another form's was.
+func TestTheOnlyPortHangs(t *testing.T) {
+	require.False(t, ofOnePort(fmt.Errorf("%w; with /format 1: %w", &timeoutError{time.Second}, &exitError{1, "unknown option"})))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(1)
+		f.vfpWait[""] = time.Hour
+		s, logs := started(t, f, vfpConfig())
+		require.Error(t, read(t, s, interval).err)
+		require.Equal(t, 1, logs.Len())
+		require.NoError(t, read(t, s, interval).err, "it is left alone")
+	})
 }
 
 func TestVFPIsNotRunWhenDisabled(t *testing.T) {
@@ -197,7 +249,7 @@ func TestPortThatIsUncertainAtFirst(t *testing.T) {
 // another reason in the same scrape.
 func TestVFPCtrlIsNotBlamedForAPortThatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(1)
+		f := newFake(2)
 		lost := simhns.Numbered(5)
 		lost.NoAllocator, lost.MAC = true, ""
 		f.put(lost, simhns.NumberedStats(5), simhns.VFP{})
@@ -205,7 +257,7 @@ func TestVFPCtrlIsNotBlamedForAPortThatIsMissing(t *testing.T) {
 		require.Equal(t, []string{lost.ID + " (pod-5)"}, failed(read(t, s, interval).err))
 		f.with(func() { f.runErr = &exitError{5, "ERROR: access denied"} })
 		r := read(t, s, interval)
-		require.Len(t, failed(r.err), 2)
+		require.Len(t, failed(r.err), 3)
 		require.Equal(t, 1, logs.Len())
 		require.Contains(t, logs.All()[0].ContextMap()["error"], "access denied")
 	})

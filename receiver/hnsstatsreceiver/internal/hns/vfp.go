@@ -132,6 +132,20 @@ func refusedForm(err error) bool {
 	return errors.As(err, &exit) || errors.As(err, &refus) || errors.Is(err, errNoCounters) || errors.Is(err, errNoPorts)
 }
 
+// ofOnePort reports whether an error is what vfpctrl said of the port that it was
+// asked for. A port can be gone before HNS forgets its endpoint.
+func ofOnePort(err error) bool {
+	var (
+		timeout *timeoutError
+		exit    *exitError
+		refus   refusal
+	)
+	if errors.As(err, &timeout) {
+		return false // an answer in the other form may be with it
+	}
+	return errors.As(err, &exit) || errors.As(err, &refus)
+}
+
 // vfpJob is what a VFP worker is to do: read an endpoint's port, or list ports.
 type vfpJob struct {
 	scrape uint64
