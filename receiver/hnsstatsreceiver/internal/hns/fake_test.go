@@ -40,7 +40,7 @@ type fake struct {
 
 	listErr, v1Err, runErr    error
 	propErr, statErr, portErr map[string]error
-	listWait                  time.Duration
+	listWait, v1Wait          time.Duration
 	propWait, statWait        map[string]time.Duration // "" is everyone's
 	vfpWait                   map[string]time.Duration
 	textOnly                  bool
@@ -141,7 +141,7 @@ func (f *fake) properties(id string, buf []byte) ([]byte, error) {
 }
 
 func (f *fake) endpointsV1() ([]endpointV1, error) {
-	f.called("list v1", "", map[string]time.Duration{"": f.listWait})
+	f.called("list v1", "", map[string]time.Duration{"": f.listWait + f.v1Wait})
 	defer f.mu.Unlock()
 	if f.v1Err != nil {
 		return nil, f.v1Err

@@ -57,6 +57,7 @@ type rescuing uint8
 const (
 	notRescuing rescuing = iota
 	rescueAsked
+	rescueLate // nobody waits for it
 	rescued
 )
 
@@ -93,8 +94,12 @@ func (sc *scrape) list() (listing, error) {
 		case jobs <- j:
 			s.listing = time.Now()
 		case a := <-s.answers:
-			if a.rec != nil {
+			switch {
+			case a.rec != nil:
 				a.rec.busy = time.Time{}
+				continue
+			case a.v1:
+				s.rescuing = time.Time{}
 				continue
 			}
 			s.listing = time.Time{}
@@ -178,13 +183,15 @@ func (sc *scrape) hangs(r *record) bool {
 	return true
 }
 
-// finished reports whether nothing is to be done or waited for.
+// finished reports whether nothing is to be done or waited for. Nobody waits for
+// the rescue that an earlier scrape asked for, and a second one would hang, too.
 func (sc *scrape) finished() bool {
+	s := sc.s
 	if sc.stopped {
 		return sc.reading == 0 // they have been killed
 	}
 	return sc.next == len(sc.queue) && sc.waiting == 0 && sc.pending == 0 && sc.reading == 0 &&
-		(len(sc.rescue) == 0 || sc.rescuing == rescued)
+		(len(sc.rescue) == 0 || sc.rescuing >= rescueLate || sc.rescuing == notRescuing && !s.rescuing.IsZero())
 }
 
 // nextJob returns the next job for an HNS worker, and a nil channel if there is
@@ -194,7 +201,7 @@ func (sc *scrape) nextJob() (chan<- job, job) {
 		r := sc.queue[sc.next]
 		return sc.s.jobs, job{scrape: sc.s.number, rec: r, v1: r.v1, state: r.state, sum: r.sum, props: r.props}
 	}
-	if !sc.stopped && len(sc.rescue) > 0 && sc.rescuing == notRescuing && sc.waiting == 0 && sc.s.listing.IsZero() {
+	if !sc.stopped && len(sc.rescue) > 0 && sc.rescuing == notRescuing && sc.waiting == 0 && sc.s.rescuing.IsZero() {
 		return sc.s.jobs, job{scrape: sc.s.number, v1: true}
 	}
 	return nil, job{}
@@ -203,7 +210,7 @@ func (sc *scrape) nextJob() (chan<- job, job) {
 func (sc *scrape) gave(j job) {
 	now := time.Now()
 	if j.rec == nil {
-		sc.rescuing, sc.s.listing = rescueAsked, now
+		sc.rescuing, sc.s.rescuing = rescueAsked, now
 		return
 	}
 	sc.next++
@@ -216,7 +223,7 @@ func (sc *scrape) gave(j job) {
 func (sc *scrape) answered(a answer) {
 	s := sc.s
 	if a.rec == nil {
-		s.listing = time.Time{}
+		s.rescuing = time.Time{}
 		if a.scrape == s.number {
 			sc.rescued(a)
 		}
@@ -234,7 +241,7 @@ func (sc *scrape) answered(a answer) {
 		r.learn(a.props, a.sum, s.birth)
 	}
 	switch {
-	case a.err != nil && a.hcn && !a.v1:
+	case a.err != nil && a.hcn && !a.v1 && sc.rescuing != rescued:
 		r.err = a.err
 		r.phase = done
 		sc.rescue = append(sc.rescue, r)
@@ -290,12 +297,19 @@ func (sc *scrape) arm() {
 		sc.oldest++
 	}
 	at := sc.stop
-	if sc.stopped {
-		at = sc.stop.Add(time.Hour) // only killed runs are waited for
-	} else if sc.oldest < len(sc.asked) {
-		if out := sc.asked[sc.oldest].busy.Add(hnsPatience); out.Before(at) {
+	until := func(asked time.Time) {
+		if out := asked.Add(hnsPatience); out.Before(at) {
 			at = out
 		}
+	}
+	if sc.oldest < len(sc.asked) {
+		until(sc.asked[sc.oldest].busy)
+	}
+	if sc.rescuing == rescueAsked {
+		until(sc.s.rescuing)
+	}
+	if sc.stopped {
+		at = sc.stop.Add(time.Hour) // only killed runs are waited for
 	}
 	sc.timer.Reset(time.Until(at))
 }
@@ -311,6 +325,9 @@ func (sc *scrape) expire(now time.Time) {
 			r.phase = late
 			sc.waiting--
 		}
+	}
+	if sc.rescuing == rescueAsked && now.Sub(sc.s.rescuing) >= hnsPatience {
+		sc.rescuing = rescueLate // which counts as well if it comes
 	}
 }
 

@@ -62,6 +62,8 @@ type source struct {
 
 	// listing is when the list was asked for that hasn't come, zero if it has.
 	listing time.Time
+	// rescuing is the same for the V1 list that a scrape asked for to rescue records.
+	rescuing time.Time
 	// shared is the number of endpoints in state "attached-sharing".
 	shared int
 	// listedAt is when the endpoints in a state were listed last.

@@ -441,6 +441,73 @@ func TestEndpointThatOnlyTheOlderListDescribes(t *testing.T) {
 	})
 }
 
+// The older list that hangs costs the endpoint that it was asked for, and the others
+// nothing but a while, once.
+func TestOlderListThatHangsCostsOneEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(20)
+		bad := simhns.Numbered(4)
+		f.vfpWait[""] = 100 * time.Millisecond
+		s, _ := started(t, f, vfpConfig())
+		require.NoError(t, read(t, s, interval).err)
+		f.with(func() { f.propErr[bad.ID], f.v1Wait = rpcUnavailable, time.Minute })
+		for scrape := range 4 {
+			f.calls()
+			r := read(t, s, interval)
+			require.Len(t, r.withVFP(), 19)
+			require.Equal(t, []string{bad.ID + " (pod-4)"}, failed(r.err))
+			require.ErrorIs(t, r.err, rpcUnavailable, "its own error")
+			if scrape == 0 {
+				require.Equal(t, hnsPatience, r.took)
+			} else {
+				require.Less(t, r.took, time.Second, "nobody waits for it again")
+				require.NotContains(t, f.calls(), "list v1", "no second call while one hangs")
+			}
+			time.Sleep(interval - r.took)
+		}
+		f.with(func() { f.v1Wait = 0 })
+		time.Sleep(time.Minute)
+		require.Len(t, read(t, s, interval).counters, 20, "by the older list")
+	})
+}
+
+// As with any other call, its answer counts if it comes late, but while others are
+// still read.
+func TestOlderListThatIsLateCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		f.propErr[simhns.Numbered(0).ID], f.v1Wait = rpcUnavailable, 6*time.Second
+		f.vfpWait[simhns.Numbered(1).Port] = 7 * time.Second
+		cfg := vfpConfig()
+		cfg.VFP.Timeout = 8 * time.Second
+		s, _ := started(t, f, cfg)
+		r := read(t, s, interval)
+		require.Equal(t, []string{simhns.Numbered(0).ID}, failed(r.err))
+		require.Len(t, r.counters, 3)
+	})
+}
+
+// A description that fails when the older list was read already is the endpoint's
+// failure, not its end.
+func TestDescriptionThatFailsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		early, late := simhns.Numbered(0), simhns.Numbered(1)
+		cfg := vfpConfig()
+		cfg.VFP.Timeout = 9 * time.Second
+		s, _ := started(t, f, cfg)
+		require.NoError(t, read(t, s, interval).err)
+		f.with(func() {
+			f.propErr[early.ID], f.propErr[late.ID] = rpcUnavailable, rpcUnavailable
+			f.propWait[late.ID] = 7 * time.Second
+			f.vfpWait[simhns.Numbered(2).Port] = 8 * time.Second
+		})
+		r := read(t, s, interval)
+		require.Equal(t, []string{early.ID + " (pod-0)", late.ID + " (pod-1)"}, failed(r.err))
+		require.Len(t, r.counters, 2)
+	})
+}
+
 func TestEndpointsComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(2)
