@@ -73,6 +73,18 @@ func (r *record) label() string {
 	return r.id
 }
 
+// untold is a moment at which an endpoint that was never visited was not there yet,
+// zero if there is none or it was visited.
+func (r *record) untold() time.Time {
+	switch {
+	case !r.visited.IsZero():
+		return time.Time{}
+	case r.ep != nil:
+		return r.ep.Created
+	}
+	return r.absent
+}
+
 // failure is the endpoint's error.
 func (r *record) failure(err error) *endpoint.Error {
 	e := &endpoint.Error{Endpoint: r.label(), Err: err}

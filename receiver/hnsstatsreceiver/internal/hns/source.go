@@ -55,9 +55,8 @@ type source struct {
 	records map[string]*record
 	// gone has the addresses of the endpoints that this scrape's list has no more,
 	// and when they were visited last.
-	gone map[netip.Addr]time.Time
-	// left has the endpoints that are gone, and since when, for leftFor.
-	left   map[string]time.Time
+	gone   map[netip.Addr]time.Time
+	left   map[string]departure // of the endpoints that are gone, for leftFor
 	scrape scrape
 
 	// listing is when the list was asked for that hasn't come, zero if it has.
@@ -80,6 +79,15 @@ type source struct {
 	vfpPaused time.Time
 }
 
+// departure is what is kept of an endpoint that is gone.
+type departure struct {
+	at time.Time
+	// absent is when the endpoint was known not to be there yet, if it was never
+	// visited: all that it counts is still to be told. One in state "attached" that
+	// waits for its container is gone whenever that state isn't listed.
+	absent time.Time
+}
+
 func newSource(cfg Config, set component.TelemetrySettings, c calls, p program) *source {
 	s := &source{
 		cfg:      cfg,
@@ -87,7 +95,7 @@ func newSource(cfg Config, set component.TelemetrySettings, c calls, p program) 
 		calls:    c,
 		records:  make(map[string]*record),
 		gone:     make(map[netip.Addr]time.Time),
-		left:     make(map[string]time.Time),
+		left:     make(map[string]departure),
 		listedAt: make(map[endpointState]time.Time),
 	}
 	if cfg.VFP.Enabled {
@@ -211,15 +219,15 @@ func (s *source) reconcile(l listing) {
 		}
 	}
 	clear(s.gone)
-	maps.DeleteFunc(s.left, func(_ string, since time.Time) bool {
-		return s.scrape.started.Sub(since) > leftFor
+	maps.DeleteFunc(s.left, func(_ string, d departure) bool {
+		return s.scrape.started.Sub(d.at) > leftFor
 	})
 	for id, r := range s.records {
 		if r.listed == s.number {
 			continue
 		}
 		delete(s.records, id)
-		s.left[id] = s.scrape.started
+		s.left[id] = departure{at: s.scrape.started, absent: r.untold()}
 		if r.ep == nil {
 			continue
 		}
@@ -238,10 +246,11 @@ func (s *source) list(id string, state endpointState) *record {
 	r := s.records[id]
 	if r == nil {
 		r = &record{id: id}
-		if _, back := s.left[id]; !back {
-			r.absent = s.listedAt[state]
+		r.absent = s.listedAt[state]
+		if d, back := s.left[id]; back {
+			r.absent = d.absent
+			delete(s.left, id)
 		}
-		delete(s.left, id)
 		s.records[id] = r
 	}
 	if r.listed != s.number { // else its state changed between two lists
@@ -264,8 +273,8 @@ func (s *source) learnV1(r *record, e *endpointV1) {
 // birth returns an identity that no endpoint has had. HNS doesn't say when it made
 // an endpoint: it was not there yet in the list before, and its predecessor, which
 // had its address, was counted later than that. When an endpoint was made anew with
-// the same GUID between two lists, or comes back after one that lacked it, nothing is
-// known.
+// the same GUID between two lists, or comes back after one that lacked it and had been visited, nothing
+// is known.
 func (s *source) birth(r *record, p *properties) (string, time.Time) {
 	s.births++
 	id := "hns#" + strconv.FormatUint(s.births, 10)

@@ -584,6 +584,35 @@ func TestEndpointThatListsLackForAWhile(t *testing.T) {
 	})
 }
 
+// An endpoint is attached before its container is, and not listed every time then.
+// Nothing of it was told, so that its traffic counts from the first list on that did
+// not have it.
+func TestEndpointThatWaitsForItsContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(1)
+		s, _ := started(t, f, Config{})
+		for range 3 {
+			read(t, s, interval)
+			time.Sleep(interval)
+		}
+		absent := s.listedAt[attached]
+		pod := simhns.Numbered(1)
+		waits := pod
+		waits.State, waits.Containers = simhns.Attached, nil
+		f.put(waits, simhns.NumberedStats(1), simhns.VFP{})
+		time.Sleep(attachedEvery)
+		require.NotContains(t, read(t, s, interval).endpoints, pod.ID)
+		require.Contains(t, s.records, pod.ID)
+		time.Sleep(interval)
+		read(t, s, interval)
+		require.NotContains(t, s.records, pod.ID, "it was not asked for")
+		f.put(pod, simhns.NumberedStats(1), simhns.VFP{})
+		time.Sleep(interval)
+		require.Equal(t, absent, read(t, s, interval).endpoints[pod.ID].Created)
+		require.Empty(t, s.left)
+	})
+}
+
 // An endpoint that takes over an address begins after its predecessor's last point:
 // their pod can be the same, and so can their series.
 func TestSuccessorBeginsAfterItsPredecessor(t *testing.T) {
