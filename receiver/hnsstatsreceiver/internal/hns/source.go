@@ -53,8 +53,9 @@ type source struct {
 	births  uint64
 	turn    uint64 // of vfpctrl
 	records map[string]*record
-	// gone has the addresses of the endpoints that this scrape's list has no more,
-	// and when they were visited last.
+	// gone has the addresses of the endpoints that this scrape's list has no more, or
+	// had no more since the last one with those in state "attached", and when they
+	// were visited last.
 	gone   map[netip.Addr]time.Time
 	left   map[string]departure // of the endpoints that are gone, for leftFor
 	scrape scrape
@@ -218,7 +219,9 @@ func (s *source) reconcile(l listing) {
 			s.learnV1(s.list(id, e.state), e)
 		}
 	}
-	clear(s.gone)
+	if s.listedAt[attached].Equal(s.listedAt[attachedSharing]) {
+		clear(s.gone) // else the list before did not have the attached ones
+	}
 	maps.DeleteFunc(s.left, func(_ string, d departure) bool {
 		return s.scrape.started.Sub(d.at) > leftFor
 	})

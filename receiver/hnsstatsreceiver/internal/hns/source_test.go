@@ -633,6 +633,33 @@ func TestSuccessorBeginsAfterItsPredecessor(t *testing.T) {
 	})
 }
 
+// So does one in state "attached", of which the list that lacks its predecessor may
+// not tell.
+func TestAttachedSuccessorBeginsAfterItsPredecessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(2)
+		s, _ := started(t, f, Config{})
+		var last time.Time
+		for range 4 {
+			time.Sleep(interval)
+			last = time.Now()
+			read(t, s, interval)
+		}
+		require.True(t, s.listedAt[attached].Before(last))
+		successor := simhns.Numbered(5)
+		successor.State, successor.Addresses = simhns.Attached, simhns.Numbered(0).Addresses
+		f.remove(simhns.Numbered(0).ID)
+		f.put(successor, simhns.NumberedStats(5), simhns.VFP{})
+		time.Sleep(interval)
+		require.NotContains(t, read(t, s, interval).endpoints, successor.ID)
+		time.Sleep(interval)
+		require.Equal(t, last, read(t, s, interval).endpoints[successor.ID].Created)
+		time.Sleep(interval)
+		read(t, s, interval)
+		require.Empty(t, s.gone)
+	})
+}
+
 func TestCloseWaitsForAHangingCallAndThenSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(1)
