@@ -152,6 +152,14 @@ func (inv *inventory) place() error {
 	})
 }
 
+// displaced is to be told of a namespace that could not be opened where it is
+// mounted. It may be mounted at another place, too, which the next refresh finds;
+// until then it stays where it is, as the failure may pass.
+func (inv *inventory) displaced(n *namespace) {
+	inv.mounts.forget(n.inode)
+	inv.staleMounts = true
+}
+
 // refreshSpace asks a namespace for its links and addresses, and tells its
 // ports.
 func (inv *inventory) refreshSpace(n *namespace) {

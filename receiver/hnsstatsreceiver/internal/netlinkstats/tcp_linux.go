@@ -71,7 +71,7 @@ func (s *Source) readTCP() {
 		runtime.LockOSThread()
 		for _, n := range s.inv.spaces {
 			if len(n.ports) > 0 && !s.inv.isOurs(n) {
-				if n.tcp, n.tcpErr = n.enterForTCP(); n.tcpErr == nil {
+				if n.tcp, n.tcpErr = s.inv.enterForTCP(n); n.tcpErr == nil {
 					n.tcpRead = s.inv.epoch
 				}
 			}
@@ -99,12 +99,13 @@ func (s *Source) reportTCP() {
 	}
 }
 
-func (n *namespace) enterForTCP() (tcpTotals, error) {
+func (inv *inventory) enterForTCP(n *namespace) (tcpTotals, error) {
 	if n.path == "" {
 		return tcpTotals{}, fmt.Errorf("the collector sees no mount of network namespace %s", n)
 	}
 	fd, err := nsMount{inode: n.inode, path: n.path}.open()
 	if err != nil {
+		inv.displaced(n)
 		return tcpTotals{}, err
 	}
 	defer unix.Close(fd)

@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
 	"github.com/otelcol-retina/otelcol-retina/receiver/hnsstatsreceiver/internal/endpoint"
@@ -95,6 +98,52 @@ func TestTCPOfAPodThatLosesAnInterface(t *testing.T) {
 	require.Empty(t, read(n, s))
 	connect("va", "eth0", 1000)
 	require.EqualValues(t, 2, opens("eth0"))
+}
+
+// A namespace that is mounted twice, as a runtime and a CNI plugin may do, is found
+// at the other place when the one is unmounted.
+func TestTCPOfANamespaceThatIsMountedTwice(t *testing.T) {
+	n := netnstest.NewNode(t)
+	p := n.Pod().Veth("va", "eth0", "10.1.0.2/24")
+	inode, eth0 := p.Inode(), key(p, "eth0")
+	other := filepath.Join(t.TempDir(), "netns")
+	require.NoError(t, os.WriteFile(other, nil, 0o600))
+	require.NoError(t, unix.Mount(p.Path(), other, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { _ = unix.Unmount(other, unix.MNT_DETACH) })
+	logs, observed := observer.New(zap.WarnLevel)
+	s := started(n, func(s *Source) { s.cfg.TCP, s.logger = true, zap.New(logs) })
+	require.NotNil(t, read(n, s)[eth0].tcp)
+
+	for _, space := range s.inv.spaces {
+		if space.inode == inode {
+			require.NoError(t, unix.Unmount(space.path, unix.MNT_DETACH))
+			require.NoError(t, os.Remove(space.path))
+		}
+	}
+	require.Contains(t, read(n, s), eth0)
+	for range 2 {
+		got := read(n, s)
+		require.NotNil(t, got[eth0].tcp)
+		require.Equal(t, inode, got[eth0].NetNS)
+	}
+	require.Equal(t, 1, observed.Len())
+}
+
+// A failure to open the namespace's only mount passes without a change of mounts.
+func TestTCPWhileNoFileCanBeOpened(t *testing.T) {
+	n := netnstest.NewNode(t)
+	p := n.Pod().Veth("va", "eth0", "10.1.0.2/24")
+	s := started(n, func(s *Source) { s.cfg.TCP = true })
+	require.NotNil(t, read(n, s)[key(p, "eth0")].tcp)
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}))
+	seen, err := collect(s)
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+	require.NoError(t, err)
+	require.Len(t, seen, 1)
+	require.Nil(t, seen[0].tcp)
+	require.NotNil(t, read(n, s)[key(p, "eth0")].tcp)
 }
 
 // dialNobody has the pod open connections that are refused.
