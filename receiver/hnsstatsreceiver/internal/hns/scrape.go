@@ -186,12 +186,11 @@ func (sc *scrape) hangs(r *record) bool {
 // finished reports whether nothing is to be done or waited for. Nobody waits for
 // the rescue that an earlier scrape asked for, and a second one would hang, too.
 func (sc *scrape) finished() bool {
-	s := sc.s
 	if sc.stopped {
 		return sc.reading == 0 // they have been killed
 	}
 	return sc.next == len(sc.queue) && sc.waiting == 0 && sc.pending == 0 && sc.reading == 0 &&
-		(len(sc.rescue) == 0 || sc.rescuing >= rescueLate || sc.rescuing == notRescuing && !s.rescuing.IsZero())
+		(len(sc.rescue) == 0 || sc.rescuing >= rescueLate || sc.rescuing == notRescuing && !sc.s.rescuing.IsZero())
 }
 
 // nextJob returns the next job for an HNS worker, and a nil channel if there is

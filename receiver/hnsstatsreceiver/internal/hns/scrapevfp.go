@@ -169,8 +169,8 @@ func (sc *scrape) vfpFailed(a vfpAnswer) {
 	}
 }
 
-// vfpFaults is how many failures speak against vfpctrl. That it refuses a port does
-// if it refuses another one, too.
+// vfpFaults is how many failures speak against vfpctrl. A port that it refuses does
+// so only if it refuses another one, too.
 func (sc *scrape) vfpFaults() int {
 	if len(sc.vfpRefused) < 2 {
 		return sc.vfpBad

@@ -235,7 +235,9 @@ func (s *source) reconcile(l listing) {
 			continue
 		}
 		for _, a := range r.ep.Addresses {
-			s.gone[a] = r.visited
+			if r.visited.After(s.gone[a]) {
+				s.gone[a] = r.visited
+			}
 		}
 	}
 	if changed {
@@ -248,8 +250,7 @@ func (s *source) reconcile(l listing) {
 func (s *source) list(id string, state endpointState) *record {
 	r := s.records[id]
 	if r == nil {
-		r = &record{id: id}
-		r.absent = s.listedAt[state]
+		r = &record{id: id, absent: s.listedAt[state]}
 		if d, back := s.left[id]; back {
 			r.absent = d.absent
 			delete(s.left, id)
@@ -276,8 +277,8 @@ func (s *source) learnV1(r *record, e *endpointV1) {
 // birth returns an identity that no endpoint has had. HNS doesn't say when it made
 // an endpoint: it was not there yet in the list before, and its predecessor, which
 // had its address, was counted later than that. When an endpoint was made anew with
-// the same GUID between two lists, or comes back after one that lacked it and had been visited, nothing
-// is known.
+// the same GUID between two lists, or was visited and comes back after one that lacked
+// it, nothing is known.
 func (s *source) birth(r *record, p *properties) (string, time.Time) {
 	s.births++
 	id := "hns#" + strconv.FormatUint(s.births, 10)

@@ -638,6 +638,10 @@ func TestSuccessorBeginsAfterItsPredecessor(t *testing.T) {
 func TestAttachedSuccessorBeginsAfterItsPredecessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(2)
+		unread := simhns.Numbered(3) // has the address, too, and is never visited
+		unread.Addresses = simhns.Numbered(0).Addresses
+		f.put(unread, simhns.NumberedStats(3), simhns.VFP{})
+		f.statErr[unread.ID] = rpcUnavailable
 		s, _ := started(t, f, Config{})
 		var last time.Time
 		for range 4 {
@@ -652,6 +656,7 @@ func TestAttachedSuccessorBeginsAfterItsPredecessor(t *testing.T) {
 		f.put(successor, simhns.NumberedStats(5), simhns.VFP{})
 		time.Sleep(interval)
 		require.NotContains(t, read(t, s, interval).endpoints, successor.ID)
+		f.remove(unread.ID)
 		time.Sleep(interval)
 		require.Equal(t, last, read(t, s, interval).endpoints[successor.ID].Created)
 		time.Sleep(interval)
