@@ -124,8 +124,9 @@ func (m *mounts) close() error {
 }
 
 // forget is to be told of a namespace that is gone, as its inode can be another
-// one's, or that is to be looked for again. The kernel gives the id up first, then the inode (cleanup_net,
-// net/core/net_namespace.c), so whoever has a known inode is who it was.
+// one's, or that is to be looked for again. The kernel gives the id up first, then
+// the inode (cleanup_net, net/core/net_namespace.c), so whoever has a known inode
+// is who it was.
 func (m *mounts) forget(inode uint64) { delete(m.known, inode) }
 
 // changed reports whether something was mounted or unmounted since it was
