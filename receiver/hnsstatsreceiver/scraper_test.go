@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"strconv"
@@ -195,9 +196,12 @@ func failing(id string) error {
 
 func TestOneEndpointFails(t *testing.T) {
 	b := newBench(t)
-	b.at(0, linuxPod, windowsPod)
+	pod := windowsPod
+	pod.Created = time.Time{} // a new series would start anew
+	b.at(0, linuxPod, pod)
 	start := b.series["2"].start
 
+	b.clock = epoch.Add(10 * time.Second)
 	b.source.Sights, b.source.ReadErr = []endpointtest.Sight{linuxPod}, failing("2")
 	md, err := b.scrape(t.Context())
 	require.ErrorContains(t, err, "endpoint veth2: no answer")
@@ -207,9 +211,39 @@ func TestOneEndpointFails(t *testing.T) {
 	require.Equal(t, 1, md.ResourceMetrics().Len(), "the others are there")
 
 	b.source.ReadErr = nil
-	b.at(20, linuxPod, windowsPod)
+	b.at(20, linuxPod, pod)
 	require.Equal(t, start, b.series["2"].start, "it goes on where it was")
+}
 
+// Points say what the endpoint is now, whichever part of it has changed.
+func TestEndpointChanges(t *testing.T) {
+	for attribute, test := range map[string]struct {
+		change func(*endpoint.Endpoint)
+		want   any
+	}{
+		"k8s.pod.ip":             {func(e *endpoint.Endpoint) { e.Addresses = []netip.Addr{netip.MustParseAddr("10.9.0.6")} }, "10.9.0.6"},
+		"linux.netns.inode":      {func(e *endpoint.Endpoint) { e.NetNS = 4026532999 }, int64(4026532999)},
+		"hns.endpoint.id":        {func(e *endpoint.Endpoint) { e.HNSEndpoint = "another" }, "another"},
+		"hns.namespace.id":       {func(e *endpoint.Endpoint) { e.HNSNamespace = "another" }, "another"},
+		"container.id":           {func(e *endpoint.Endpoint) { e.Container = "another" }, "another"},
+		"network.interface.name": {func(e *endpoint.Endpoint) { e.Interface = "another" }, "another"},
+	} {
+		t.Run(attribute, func(t *testing.T) {
+			b := newBench(t)
+			pod := windowsPod
+			pod.NetNS = 4026532001
+			b.at(0, pod)
+			test.change(&pod.Endpoint)
+			rm := b.at(10, pod).ResourceMetrics().At(0)
+			said := rm.Resource().Attributes().AsRaw()
+			for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
+				if m.Name() == "k8s.pod.network.io" {
+					maps.Copy(said, m.Sum().DataPoints().At(0).Attributes().AsRaw())
+				}
+			}
+			require.Equal(t, test.want, said[attribute])
+		})
+	}
 }
 
 // An endpoint that fails on every scrape, and never had an ID, must not keep
