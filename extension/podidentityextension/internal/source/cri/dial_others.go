@@ -8,7 +8,6 @@ package cri
 import (
 	"context"
 	"net"
-	"os"
 )
 
 // pipes says whether the platform has named pipes.
@@ -20,11 +19,6 @@ var usualEndpoints = []socket{
 	{unix, "/run/containerd/containerd.sock"},
 	{unix, "/run/crio/crio.sock"},
 	{unix, "/var/run/cri-dockerd.sock"},
-}
-
-func exists(s socket) bool {
-	_, err := os.Stat(s.address)
-	return err == nil
 }
 
 func dial(ctx context.Context, s socket) (net.Conn, error) {

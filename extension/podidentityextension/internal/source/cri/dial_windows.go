@@ -5,12 +5,9 @@ package cri
 
 import (
 	"context"
-	"errors"
 	"net"
-	"os"
 
 	"github.com/Microsoft/go-winio"
-	"golang.org/x/sys/windows"
 )
 
 // pipes says whether the platform has named pipes.
@@ -21,11 +18,6 @@ const pipes = true
 var usualEndpoints = []socket{
 	{npipe, `\\.\pipe\containerd-containerd`},
 	{npipe, `\\.\pipe\cri-dockerd`},
-}
-
-func exists(s socket) bool {
-	_, err := os.Stat(s.address)
-	return err == nil || errors.Is(err, windows.ERROR_PIPE_BUSY)
 }
 
 func dial(ctx context.Context, s socket) (net.Conn, error) {

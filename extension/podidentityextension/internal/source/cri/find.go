@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -56,6 +57,13 @@ func (o *observer) find(ctx context.Context) (items []*pb.PodSandbox, at time.Ti
 		}
 	}
 	return nil, time.Time{}, notFound(said, absent)
+}
+
+// exists says whether there is something at a place. Where that cannot be seen (it
+// is denied us, or all of a pipe is in use), dialling tells.
+func exists(s socket) bool {
+	_, err := os.Stat(s.address)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // elsewhere says whether the runtime may be elsewhere, after what was said at one
