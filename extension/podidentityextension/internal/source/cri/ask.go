@@ -33,13 +33,14 @@ type answer struct {
 
 // ask asks for a sandbox's status, with the verbose information where that is
 // wanted: one call, whose status is the same either way. For the verbose
-// information containerd asks the sandbox's shim, and one that hangs does not
-// answer; the status alone comes even then.
+// information containerd asks the sandbox's shim, which may hang or be no more; the
+// status alone comes even then.
 func ask(ctx context.Context, r *runtime, timeout time.Duration, id string, verbosely bool) answer {
 	a := answer{id: id, verbose: verbosely}
 	response, err := r.status(ctx, timeout, id, verbosely)
-	if verbosely && status.Code(err) == codes.DeadlineExceeded {
-		a.late, a.verbose, a.netnsErr = true, false, err
+	if verbosely && tellsPlainly(err) {
+		a.late = status.Code(err) == codes.DeadlineExceeded
+		a.verbose, a.netnsErr = false, err
 		response, err = r.status(ctx, timeout, id, false)
 	}
 	switch status.Code(err) {
@@ -70,6 +71,16 @@ func ask(ctx context.Context, r *runtime, timeout time.Duration, id string, verb
 		}
 	}
 	return a
+}
+
+// tellsPlainly says whether, after what was said to a verbose call, the status alone
+// may come.
+func tellsPlainly(err error) bool {
+	switch status.Code(err) {
+	case codes.OK, codes.NotFound, codes.Unavailable, codes.Canceled, codes.Unimplemented:
+		return false
+	}
+	return true
 }
 
 func (r *runtime) status(ctx context.Context, timeout time.Duration, id string, verbosely bool) (*pb.PodSandboxStatusResponse, error) {

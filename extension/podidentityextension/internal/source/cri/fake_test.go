@@ -41,6 +41,7 @@ type fakeRuntime struct {
 	broken    map[string]error         // what a status call answers
 	hold      map[string]chan struct{} // a status call waits for it
 	stuck     map[string]bool          // a verbose status call waits for ever
+	shimless  map[string]bool          // a verbose status call fails
 	lists     int
 	streams   []context.Context
 }
@@ -50,6 +51,7 @@ func newFakeRuntime(t *testing.T) *fakeRuntime {
 		t: t, path: filepath.Join(t.TempDir(), "cri.sock"),
 		sandboxes: map[string]*pb.PodSandboxStatus{}, netns: map[string]string{},
 		statuses: map[string]int{}, verbose: map[string]int{}, broken: map[string]error{}, hold: map[string]chan struct{}{}, stuck: map[string]bool{},
+		shimless: map[string]bool{},
 	}
 	f.start()
 	t.Cleanup(f.kill)
@@ -124,6 +126,7 @@ func (f *fakeRuntime) release(id string) {
 		delete(f.hold, id)
 	}
 	delete(f.stuck, id)
+	delete(f.shimless, id)
 }
 
 func (f *fakeRuntime) opened() []context.Context {
@@ -168,6 +171,9 @@ func (f *fakeRuntime) PodSandboxStatus(ctx context.Context, q *pb.PodSandboxStat
 		return nil, status.Error(codes.NotFound, "no such sandbox")
 	}
 	r := &pb.PodSandboxStatusResponse{Status: s}
+	if q.Verbose && f.shimless[s.Id] { // as containerd with a shim that ended
+		return nil, status.Error(codes.Unknown, "failed to get verbose sandbox container info: ttrpc: closed")
+	}
 	if q.Verbose {
 		f.verbose[q.PodSandboxId]++
 		// As containerd does, with an address that must not be taken from here.

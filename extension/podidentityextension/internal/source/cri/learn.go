@@ -33,13 +33,12 @@ type sandbox struct {
 	asked    uint8 // how often
 
 	unanswered error         // why it has no name, where the runtime did not answer
-	pause      time.Duration // after a call that ran into its deadline, doubles with each
+	pause      time.Duration // after a call that ran into its deadline or had no verbose information, doubles with each
 	after      time.Time     // when the pause is over
 }
 
 // due says whether a sandbox is to be asked, and whether for its verbose
-// information. After a call that ran into its deadline, only what could be
-// answered is asked for before the pause is over.
+// information. Before the pause is over, only what could be answered is asked for.
 func (s sandbox) due(now time.Time) (ask, verbosely bool) {
 	paused := now.Before(s.after)
 	verbosely = verbose && !s.verbose && !paused
@@ -117,7 +116,7 @@ func (o *observer) take(a lineAnswer) {
 	s.asking = false
 	s.asked = min(s.asked+1, soonAsks)
 	now := time.Now()
-	if a.late {
+	if a.late || a.netnsErr != nil && !a.verbose {
 		s.pause = min(max(2*s.pause, 2*o.cfg.Timeout), longestPause)
 		s.after = now.Add(s.pause)
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/otelcol-retina/otelcol-retina/extension/podidentityextension/internal/source/sourcetest"
 )
@@ -64,26 +66,55 @@ func TestSandboxsNetworkNamespace(t *testing.T) {
 	require.Empty(t, sink.failures)
 }
 
-// TestHangingShim has a sandbox whose verbose status does not come: its pod is
-// named without, and has its namespace when the shim is well again.
-func TestHangingShim(t *testing.T) {
+// TestSickShim has a sandbox whose verbose status does not come: its pod is named
+// without, and has its namespace when the shim is well again.
+func TestSickShim(t *testing.T) {
+	for name, strike := range map[string]func(*fakeRuntime){
+		"hangs": func(f *fakeRuntime) { f.stuck["a"] = true },
+		"ended": func(f *fakeRuntime) { f.shimless["a"] = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeRuntime(t)
+			want, err := netnsInode("/proc/self/ns/net")
+			require.NoError(t, err)
+			f.netns["a"] = "/proc/self/ns/net"
+			f.run("a", withIP("10.0.0.1"))
+			strike(f)
+			cfg := hinting(f)
+			cfg.Timeout = 50 * time.Millisecond
+			sink := observe(t, cfg)
+			r := sink.awaitPod(t, "a")
+			require.Equal(t, "pod-a", r.Identity.Name)
+			require.Len(t, r.Addresses, 1)
+			require.Zero(t, r.NetNS)
+			sink.await(t, "the source is well", func() bool { return sink.synced > 0 })
+			f.release("a")
+			sink.await(t, "the namespace is known", func() bool { return sink.records["a"].NetNS == want })
+			require.Empty(t, sink.failures)
+		})
+	}
+}
+
+func TestSandboxWithoutAShimIsNotAskedAtEachList(t *testing.T) {
 	f := newFakeRuntime(t)
-	want, err := netnsInode("/proc/self/ns/net")
-	require.NoError(t, err)
-	f.netns["a"] = "/proc/self/ns/net"
 	f.run("a", withIP("10.0.0.1"))
-	f.stuck["a"] = true
-	cfg := hinting(f)
-	cfg.Timeout = 50 * time.Millisecond
-	sink := observe(t, cfg)
-	r := sink.awaitPod(t, "a")
-	require.Equal(t, "pod-a", r.Identity.Name)
-	require.Len(t, r.Addresses, 1)
-	require.Zero(t, r.NetNS)
-	sink.await(t, "the source is well", func() bool { return sink.synced > 0 })
-	f.release("a")
-	sink.await(t, "the namespace is known", func() bool { return sink.records["a"].NetNS == want })
-	require.Empty(t, sink.failures)
+	f.shimless["a"] = true
+	sink := observe(t, polling(f))
+	sink.awaitPod(t, "a")
+	for range 5 {
+		sink.awaitSync(t)
+	}
+	statuses, _ := f.calls("a")
+	require.Equal(t, 2, statuses, "with the verbose information, and without")
+}
+
+func TestVerboseErrors(t *testing.T) {
+	for _, code := range []codes.Code{codes.OK, codes.NotFound, codes.Unavailable, codes.Canceled, codes.Unimplemented} {
+		require.False(t, tellsPlainly(status.Error(code, "")), code)
+	}
+	for _, code := range []codes.Code{codes.DeadlineExceeded, codes.Unknown, codes.Internal, codes.ResourceExhausted} {
+		require.True(t, tellsPlainly(status.Error(code, "")), code)
+	}
 }
 
 // TestNamespaceFilesMakeItListAgain removes a namespace's file, as a runtime
