@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -226,6 +228,83 @@ func TestHangingSandboxHoldsUpNoOther(t *testing.T) {
 	require.Empty(t, sink.failures)
 	f.release(hangs(0))
 	sink.awaitPod(t, hangs(0))
+}
+
+// TestSickNode has more sandboxes whose shims hang than may be asked at once, and
+// deadlines that never come: the others are known all the same.
+func TestSickNode(t *testing.T) {
+	f := newFakeRuntime(t)
+	const sick, healthy = 5 * maxCalls, 10
+	for i := range sick {
+		id := fmt.Sprint("sick ", i)
+		f.run(id, withIP(fmt.Sprintf("10.0.1.%d", i+1)))
+		f.hold[id] = make(chan struct{})
+	}
+	for i := range healthy {
+		f.run(fmt.Sprint(i), withIP(fmt.Sprintf("10.0.0.%d", i+1)))
+	}
+	cfg := hinting(f)
+	cfg.Timeout = time.Hour
+	sink := observe(t, cfg)
+	sink.await(t, "the healthy ones are known", func() bool { return len(sink.records) == healthy })
+	require.Zero(t, sink.synced, "what was known of the others before a restart is not over")
+	for i := range sick {
+		f.release(fmt.Sprint("sick ", i))
+	}
+	sink.await(t, "all are known", func() bool { return sink.synced > 0 && len(sink.records) == sick+healthy })
+}
+
+// hangingClient is a runtime whose status calls run into their deadlines.
+type hangingClient struct {
+	pb.RuntimeServiceClient
+
+	mu          sync.Mutex
+	calls, most int
+}
+
+// count adds to the calls in flight and returns the most there were.
+func (c *hangingClient) count(calls int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls += calls
+	c.most = max(c.most, c.calls)
+	return c.most
+}
+
+func (c *hangingClient) PodSandboxStatus(ctx context.Context, _ *pb.PodSandboxStatusRequest, _ ...grpc.CallOption) (*pb.PodSandboxStatusResponse, error) {
+	c.count(1)
+	defer c.count(-1)
+	<-ctx.Done()
+	return nil, status.FromContextError(ctx.Err()).Err()
+}
+
+func TestCallsInFlightAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := NewDefaultConfig()
+		cfg.Timeout = time.Hour
+		o := newObserver(cfg, zap.NewNop(), newRecorder())
+		client := &hangingClient{}
+		o.runtime = &runtime{client: client}
+		items := make([]*pb.PodSandbox, 1000)
+		for i := range items {
+			items[i] = &pb.PodSandbox{Id: fmt.Sprint(i)}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		until := func(at time.Time) {
+			for time.Now().Before(at) {
+				o.compare(items, time.Now())
+				o.lineUp(time.Now())
+				o.next = time.Now().Add(time.Minute)
+				require.True(t, o.wait(ctx, nil, nil))
+			}
+		}
+		until(time.Now().Add(cfg.Timeout / 2))
+		require.Equal(t, maxCalls+maxSlow, client.count(0))
+		until(time.Now().Add(2 * cfg.Timeout))
+		require.Equal(t, maxCalls+maxSlow+maxLate, client.count(0), "some are late")
+		cancel()
+		o.asks.Wait()
+	})
 }
 
 // TestListsGoOnWhileAStatusCallHangs has a deadline that never comes.

@@ -6,6 +6,7 @@ package cri
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -16,7 +17,13 @@ const (
 	// which the runtime did not tell in time before: these hold up no others.
 	maxCalls = 8
 	maxLate  = 2
-	// longestPause is the longest wait before one of the latter is asked again.
+	// patience is how long a call keeps its place while others wait. Then it goes
+	// on without, and maxSlow bounds those that do: with all others and the list
+	// they are less than the 100 that an HTTP/2 server should take at once (RFC
+	// 9113, 6.5.2), beyond which the list would wait for them.
+	patience = 250 * time.Millisecond
+	maxSlow  = 80
+	// longestPause is the longest wait before a sandbox that was late is asked again.
 	longestPause = 5 * time.Minute
 	// soonAsks is how often a sandbox is asked for its addresses in quick succession.
 	soonAsks = 20
@@ -45,14 +52,31 @@ func (s sandbox) due(now time.Time) (ask, verbosely bool) {
 	return verbosely || !s.complete && (s.unanswered == nil || !paused), verbosely
 }
 
-// A line is a queue of sandboxes to ask about, and how many of it are asked at once.
+// A line is a queue of sandboxes to ask about, and the calls in flight.
 type line struct {
 	ids   []string
-	calls int // in flight
+	calls []*call // the oldest first
 	most  int
 }
 
-func (l *line) empty() bool { return l.calls == 0 && len(l.ids) == 0 }
+func (l *line) empty() bool { return len(l.calls) == 0 && len(l.ids) == 0 }
+func (l *line) full() bool  { return len(l.calls) >= l.most }
+
+// A call has a place in a line.
+type call struct {
+	line  *line
+	began time.Time
+}
+
+func (c *call) enter(l *line) {
+	c.line = l
+	l.calls = append(l.calls, c)
+}
+
+func (c *call) leave() {
+	i := slices.Index(c.line.calls, c)
+	c.line.calls = slices.Delete(c.line.calls, i, i+1)
+}
 
 func (o *observer) lineOf(s sandbox) *line {
 	if s.pause > 0 {
@@ -84,31 +108,54 @@ func (o *observer) learn(ctx context.Context) {
 		return // the next list lines them up again
 	}
 	for _, l := range []*line{&o.prompt, &o.late} {
-		for l.calls < l.most && len(l.ids) > 0 {
+		for len(l.ids) > 0 && (!l.full() || l == &o.prompt && o.yield()) {
 			id := l.ids[0]
 			l.ids = l.ids[1:]
 			s := o.known[id]
-			_, verbosely := s.due(time.Now())
+			now := time.Now()
+			_, verbosely := s.due(now)
 			s.asking = true
 			o.known[id] = s
-			l.calls++
+			c := &call{began: now}
+			c.enter(l)
 			r := o.runtime
 			o.asks.Go(func() {
-				o.answers <- lineAnswer{l, ask(ctx, r, o.cfg.Timeout, id, verbosely)}
+				o.answers <- callAnswer{c, ask(ctx, r, o.cfg.Timeout, id, verbosely)}
 			})
 		}
 	}
 }
 
-type lineAnswer struct {
-	line *line
+// yield has the oldest call in the prompt line give up its place, if it is slow.
+func (o *observer) yield() bool {
+	at, will := o.yields()
+	if !will || time.Now().Before(at) {
+		return false
+	}
+	c := o.prompt.calls[0]
+	c.leave()
+	c.enter(&o.slow)
+	return true
+}
+
+// yields says when the oldest call in the prompt line is to give up its place to a
+// sandbox that waits, if it will.
+func (o *observer) yields() (at time.Time, will bool) {
+	if o.runtime == nil || len(o.prompt.ids) == 0 || !o.prompt.full() || o.slow.full() {
+		return time.Time{}, false
+	}
+	return o.prompt.calls[0].began.Add(patience), true
+}
+
+type callAnswer struct {
+	*call
 	answer
 }
 
 // take notes an answer and reports what it says. One about a sandbox that has
 // been seen to be dead meanwhile says nothing.
-func (o *observer) take(a lineAnswer) {
-	a.line.calls--
+func (o *observer) take(a callAnswer) {
+	a.leave()
 	s, listed := o.known[a.id]
 	if !listed {
 		return

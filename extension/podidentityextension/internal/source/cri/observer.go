@@ -34,7 +34,8 @@ type observer struct {
 	silent  bool // the sink knows that it did, and that nothing was told of any sandbox
 
 	prompt, late line
-	answers      chan lineAnswer // holds one of each call, so that none waits
+	slow         line            // the calls that gave up their places in prompt; nobody waits in it
+	answers      chan callAnswer // holds one of each call, so that none waits
 	asks         sync.WaitGroup
 
 	hints  chan struct{} // from events and the watched directories; holds one
@@ -49,8 +50,8 @@ func newObserver(cfg *Config, logger *zap.Logger, sink source.Sink) *observer {
 		cfg: cfg, logger: logger, sink: sink,
 		known:  map[string]sandbox{},
 		hints:  make(chan struct{}, 1),
-		prompt: line{most: maxCalls}, late: line{most: maxLate},
-		answers: make(chan lineAnswer, maxCalls+maxLate),
+		prompt: line{most: maxCalls}, late: line{most: maxLate}, slow: line{most: maxSlow},
+		answers: make(chan callAnswer, maxCalls+maxLate+maxSlow),
 	}
 	o.events.hint, o.netns.hint = o.hint, o.hint
 	o.netns.logger = logger
@@ -106,7 +107,11 @@ func (o *observer) wait(ctx context.Context, hints, refresh <-chan struct{}) boo
 	for {
 		o.learn(ctx)
 		o.tell()
-		timer := time.NewTimer(time.Until(o.next))
+		at := o.next
+		if yields, will := o.yields(); will && yields.Before(at) {
+			at = yields
+		}
+		timer := time.NewTimer(time.Until(at))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -118,6 +123,9 @@ func (o *observer) wait(ctx context.Context, hints, refresh <-chan struct{}) boo
 			}
 			continue
 		case <-timer.C:
+			if time.Now().Before(o.next) { // a call yields
+				continue
+			}
 		case <-hints:
 		case <-refresh:
 		}
@@ -136,7 +144,7 @@ func (o *observer) wake(at time.Time) {
 // tell reports that a list succeeded. The first time that has to wait for what
 // the sandboxes are: it ends what was known before a restart and is not said again.
 func (o *observer) tell() {
-	if !o.untold || !o.synced && !o.prompt.empty() {
+	if !o.untold || !o.synced && !(o.prompt.empty() && o.slow.empty()) {
 		return
 	}
 	o.untold = false
