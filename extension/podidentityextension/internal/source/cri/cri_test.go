@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 	pb "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -252,6 +253,39 @@ func TestSickNode(t *testing.T) {
 		f.release(fmt.Sprint("sick ", i))
 	}
 	sink.await(t, "all are known", func() bool { return sink.synced > 0 && len(sink.records) == sick+healthy })
+}
+
+// TestRestartCuresTheRuntime has a sandbox whose next turn is far away, and a
+// runtime that is restarted while a list notices, or between two.
+func TestRestartCuresTheRuntime(t *testing.T) {
+	for name, noticed := range map[string]bool{"a list failed": true, "no list failed": false} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeRuntime(t)
+			f.run("a", withIP("10.0.0.1"))
+			cfg := NewDefaultConfig()
+			cfg.Endpoint = f.endpoint()
+			o := newObserver(cfg, zap.NewNop(), newRecorder())
+			defer o.close()
+			ctx := t.Context()
+			require.NoError(t, o.list(ctx))
+			s := o.known["a"]
+			s.unanswered, s.pause, s.after = context.DeadlineExceeded, longestPause, time.Now().Add(longestPause)
+			o.known["a"] = s
+			require.NoError(t, o.list(ctx))
+			require.Empty(t, o.prompt.ids, "the runtime has run on")
+
+			f.kill()
+			o.runtime.conn.WaitForStateChange(ctx, connectivity.Ready)
+			if noticed {
+				require.Error(t, o.list(ctx))
+			}
+			f.start()
+			if o.list(ctx) != nil { // gRPC can take the broken connection once more
+				require.NoError(t, o.list(ctx))
+			}
+			require.Equal(t, []string{"a"}, o.prompt.ids)
+		})
+	}
 }
 
 // hangingClient is a runtime whose status calls run into their deadlines.

@@ -85,6 +85,15 @@ func (o *observer) lineOf(s sandbox) *line {
 	return &o.prompt
 }
 
+// forgetPauses has all be asked that waits: the runtime was restarted, and that may
+// have cured it. A connection that broke shows it, also where no list failed.
+func (o *observer) forgetPauses() {
+	for id, s := range o.known {
+		s.pause, s.after = 0, time.Time{}
+		o.known[id] = s
+	}
+}
+
 // lineUp renews the lines after a list.
 func (o *observer) lineUp(now time.Time) {
 	o.prompt.ids, o.late.ids = nil, nil

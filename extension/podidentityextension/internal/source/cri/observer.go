@@ -26,6 +26,7 @@ type observer struct {
 	found   []socket // where the runtime was found that was looked for, and is from then on
 	runtime *runtime // nil while there is no connection
 	dials   int64    // that connections given up had made
+	listed  int64    // the connection, counted from 1, on which was listed last
 	known   map[string]sandbox
 	round   uint64
 	next    time.Time // when to list again
@@ -187,6 +188,10 @@ func (o *observer) list(ctx context.Context) error {
 		return err
 	}
 	o.next = time.Now().Add(o.cfg.PollInterval)
+	if dials := o.runtime.dials.Load(); dials != o.listed {
+		o.listed = dials
+		o.forgetPauses()
+	}
 	if o.compare(items, at) && o.events.keep(o.runtime) {
 		o.hint()
 	}
