@@ -5,6 +5,7 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -196,7 +197,7 @@ func TestCallsHaveADeadline(t *testing.T) {
 	f := newFakeRuntime(t)
 	f.run("a", withIP("10.0.0.1"))
 	f.hold["a"] = make(chan struct{})
-	sink := observe(t, &Config{Endpoint: f.endpoint(), PollInterval: time.Hour, Timeout: 50 * time.Millisecond})
+	sink := observe(t, &Config{Endpoint: f.endpoint(), PollInterval: time.Hour, Timeout: 2 * time.Second})
 	require.ErrorContains(t, sink.awaitFailure(t), "ask for the status of sandbox a on "+f.endpoint(), "there is no other")
 	require.Zero(t, sink.synced)
 	f.release("a")
@@ -215,7 +216,7 @@ func TestHangingSandboxHoldsUpNoOther(t *testing.T) {
 	}
 	f.run("a", withIP("10.0.0.1"))
 	cfg := polling(f)
-	cfg.Timeout = 100 * time.Millisecond
+	cfg.Timeout = 2 * time.Second // the list's, too, which must not fail
 	sink := observe(t, cfg)
 	sink.awaitPod(t, "a")
 	sink.await(t, "the first list is told of", func() bool { return sink.synced > 0 })
@@ -229,6 +230,28 @@ func TestHangingSandboxHoldsUpNoOther(t *testing.T) {
 	require.Empty(t, sink.failures)
 	f.release(hangs(0))
 	sink.awaitPod(t, hangs(0))
+}
+
+// Sandboxes that were not told of in time wait in a line of their own, with a pause
+// that doubles.
+func TestLateSandboxes(t *testing.T) {
+	o := newObserver(&Config{Timeout: time.Second}, zap.NewNop(), newRecorder())
+	now := time.Now()
+	for i := range 2 * maxCalls {
+		o.known[fmt.Sprint("late ", i)] = sandbox{pause: time.Second, after: now}
+	}
+	o.known["new"] = sandbox{}
+	o.lineUp(now)
+	require.Equal(t, []string{"new"}, o.prompt.ids)
+	require.Len(t, o.late.ids, 2*maxCalls)
+
+	for _, want := range []time.Duration{2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
+		c := &call{began: now}
+		c.enter(&o.prompt)
+		o.take(callAnswer{c, answer{id: "new", late: true, unanswered: true, err: errors.New("no answer")}})
+		require.Equal(t, want*time.Second, o.known["new"].pause)
+		require.WithinRange(t, o.known["new"].after, now.Add(want*time.Second), time.Now().Add(want*time.Second))
+	}
 }
 
 // TestSickNode has more sandboxes whose shims hang than may be asked at once, and

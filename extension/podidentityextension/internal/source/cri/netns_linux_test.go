@@ -81,7 +81,7 @@ func TestSickShim(t *testing.T) {
 			f.run("a", withIP("10.0.0.1"))
 			strike(f)
 			cfg := hinting(f)
-			cfg.Timeout = 50 * time.Millisecond
+			cfg.Timeout = 2 * time.Second // the list's, too, which must not fail
 			sink := observe(t, cfg)
 			r := sink.awaitPod(t, "a")
 			require.Equal(t, "pod-a", r.Identity.Name)
