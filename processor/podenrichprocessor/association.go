@@ -37,7 +37,7 @@ type resourceKeys struct {
 	// is one of hnsstats.
 	strong, endpoint bool
 	// told says that there is a strong key, a k8s.pod.ip or an attribute of an
-	// association asked before, whatever its value.
+	// association asked before, whatever its value, unless it is empty.
 	told bool
 	// named says that one of the attributes that name a pod is there already.
 	named bool
@@ -45,11 +45,15 @@ type resourceKeys struct {
 	unusable bool
 }
 
-// readKeys reads them in one pass over the attributes.
+// readKeys reads them in one pass over the attributes. An empty one is as good
+// as none: k8s.pod.uid=$(POD_UID) with POD_UID unset says nothing of the pod.
 func readKeys(attrs pcommon.Map) resourceKeys {
 	var r resourceKeys
 	var container string
 	for name, v := range attrs.All() {
+		if isEmpty(v) {
+			continue
+		}
 		switch name {
 		case attrPodUID:
 			r.named = true
@@ -129,7 +133,7 @@ func (b *batch) fill(q *podidentity.Query, a association, attrs pcommon.Map, key
 		if s.attribute == "" {
 			q.Address = b.sender.addr
 			there, usable = sender, b.sender.addr.IsValid()
-		} else if v, ok := attrs.Get(s.attribute); ok {
+		} else if v, ok := attrs.Get(s.attribute); ok && !isEmpty(v) {
 			keys.told = true
 			there, usable = true, setKey(q, s.key, v)
 		}
