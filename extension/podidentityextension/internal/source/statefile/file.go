@@ -10,7 +10,6 @@ import (
 	"hash/maphash"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -39,7 +38,7 @@ var (
 type file struct {
 	path  string
 	limit int64
-	parse func(name string, b []byte) (answer, error)
+	parse func(path string, b []byte) (answer, error)
 	// torn says that the file may be in YAML, a part of which can parse, too.
 	torn bool
 
@@ -110,7 +109,7 @@ func (f *file) read(now time.Time, poll bool) (changed bool, err error) {
 	if len(bytes.TrimSpace(b)) == 0 {
 		err = errEmpty
 	} else {
-		a, err = f.parse(filepath.Base(f.path), b)
+		a, err = f.parse(f.path, b)
 	}
 	if err == nil && len(a.pods) == 0 && len(a.broken) > 0 {
 		// Not one readable entry is a format gone wrong, not a node without pods.

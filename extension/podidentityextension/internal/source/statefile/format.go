@@ -36,8 +36,9 @@ const (
 // format is how one kind of state is read.
 type format struct {
 	name string
-	// parse reads one file; name is the file's. It is pure.
-	parse func(name string, b []byte) (answer, error)
+	// parse reads one file; path is the file's, part of which some formats need.
+	// It is pure.
+	parse func(path string, b []byte) (answer, error)
 	// leaves finds the files of a format that is a directory; nil for the others.
 	leaves func(t *tree, root string) error
 	// endsWithNetNS says that an entry whose network namespace has been unmounted
@@ -54,17 +55,17 @@ func (f *format) limit() int64 {
 }
 
 var formats = map[string]*format{
-	formatAzureVNet:  {name: formatAzureVNet, parse: ignoreName(parseAzureVNet)},
-	formatAzureCNS:   {name: formatAzureCNS, parse: ignoreName(parseAzureCNS)},
-	formatAWSIPAMD:   {name: formatAWSIPAMD, parse: ignoreName(parseAWSIPAMD)},
-	formatList:       {name: formatList, parse: ignoreName(parseList)},
-	formatCNIResults: {name: formatCNIResults, parse: ignoreName(parseCNIResult), leaves: (*tree).cniResults, endsWithNetNS: true},
+	formatAzureVNet:  {name: formatAzureVNet, parse: ignorePath(parseAzureVNet)},
+	formatAzureCNS:   {name: formatAzureCNS, parse: ignorePath(parseAzureCNS)},
+	formatAWSIPAMD:   {name: formatAWSIPAMD, parse: ignorePath(parseAWSIPAMD)},
+	formatList:       {name: formatList, parse: ignorePath(parseList)},
+	formatCNIResults: {name: formatCNIResults, parse: ignorePath(parseCNIResult), leaves: (*tree).cniResults, endsWithNetNS: true},
 	formatHostLocal:  {name: formatHostLocal, parse: parseHostLocal, leaves: (*tree).hostLocal},
-	formatCilium:     {name: formatCilium, parse: ignoreName(parseCilium), leaves: (*tree).cilium},
-	formatNerdctl:    {name: formatNerdctl, parse: ignoreName(parseNerdctl), leaves: (*tree).nerdctl},
+	formatCilium:     {name: formatCilium, parse: ignorePath(parseCilium), leaves: (*tree).cilium},
+	formatNerdctl:    {name: formatNerdctl, parse: parseNerdctl, leaves: (*tree).nerdctl},
 }
 
-func ignoreName(parse func([]byte) (answer, error)) func(string, []byte) (answer, error) {
+func ignorePath(parse func([]byte) (answer, error)) func(string, []byte) (answer, error) {
 	return func(_ string, b []byte) (answer, error) { return parse(b) }
 }
 

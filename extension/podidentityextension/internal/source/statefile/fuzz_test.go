@@ -27,7 +27,7 @@ func FuzzList(f *testing.F)      { fuzzFormat(f, formatList, "list.yaml", "list.
 func FuzzCNIResult(f *testing.F) { fuzzFormat(f, formatCNIResults, "cni-results") }
 func FuzzHostLocal(f *testing.F) { fuzzFormat(f, formatHostLocal, "host-local") }
 func FuzzCilium(f *testing.F)    { fuzzFormat(f, formatCilium, "cilium") }
-func FuzzNerdctl(f *testing.F)   { fuzzFormat(f, formatNerdctl, "nerdctl") }
+func FuzzNerdctl(f *testing.F)   { fuzzFormat(f, formatNerdctl, "nerdctl", "nerdctl-v2") }
 
 // fuzzFormat feeds a format's parser with its samples and what becomes of them.
 func fuzzFormat(f *testing.F, format string, samples ...string) {
@@ -37,14 +37,14 @@ func fuzzFormat(f *testing.F, format string, samples ...string) {
 				return err
 			}
 			b, err := os.ReadFile(path)
-			f.Add(filepath.Base(path), b)
+			f.Add(path, b)
 			return err
 		})
 		require.NoError(f, err)
 	}
-	f.Fuzz(func(t *testing.T, name string, b []byte) {
-		pods, conflicts := fuzzOnce(t, format, name, b)
-		again, conflictsAgain := fuzzOnce(t, format, name, b)
+	f.Fuzz(func(t *testing.T, path string, b []byte) {
+		pods, conflicts := fuzzOnce(t, format, path, b)
+		again, conflictsAgain := fuzzOnce(t, format, path, b)
 		assert.Equal(t, pods, again, "the same content makes the same records")
 		assert.Equal(t, conflicts, conflictsAgain)
 		owners := map[string]bool{}
@@ -62,8 +62,8 @@ func fuzzFormat(f *testing.F, format string, samples ...string) {
 	})
 }
 
-func fuzzOnce(t *testing.T, format, name string, b []byte) ([]pod, []string) {
-	a, err := formats[format].parse(name, b)
+func fuzzOnce(t *testing.T, format, path string, b []byte) ([]pod, []string) {
+	a, err := formats[format].parse(path, b)
 	if err != nil {
 		assert.Empty(t, a.pods, "a file that is broken as a whole says nothing")
 		return nil, nil

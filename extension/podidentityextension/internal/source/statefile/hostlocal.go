@@ -6,6 +6,7 @@ package statefile
 import (
 	"errors"
 	"net/netip"
+	"path/filepath"
 	"strings"
 )
 
@@ -13,8 +14,8 @@ import (
 // file's name is the address, its content "<container id>\r\n<interface>", of
 // older plugins the id alone. Defined in containernetworking/plugins:
 // plugins/ipam/host-local/backend/disk/backend.go (Reserve).
-func parseHostLocal(name string, b []byte) (answer, error) {
-	addr, ok := hostLocalAddr(name)
+func parseHostLocal(path string, b []byte) (answer, error) {
+	addr, ok := hostLocalAddr(filepath.Base(path))
 	if !ok {
 		return answer{}, errors.New("its name is not an address")
 	}

@@ -4,15 +4,17 @@
 package statefile
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"path/filepath"
 )
 
 // parseNerdctl reads the meta.json of one nerdctl container. Defined in
 // containerd/nerdctl: pkg/dnsutil/hostsstore/hostsstore.go (Meta). The
 // namespace is containerd's, the nearest thing to a pod's namespace that such a
-// container has.
-func parseNerdctl(b []byte) (answer, error) {
+// container has. Since nerdctl 2.0 only the path says it.
+func parseNerdctl(path string, b []byte) (answer, error) {
 	var m *struct {
 		ID        string
 		Namespace string
@@ -26,7 +28,7 @@ func parseNerdctl(b []byte) (answer, error) {
 		return answer{}, errors.New("has no ID")
 	}
 	p := pod{Record: sandboxRecord(m.ID)}
-	p.setIdentity(m.Name, m.Namespace)
+	p.setIdentity(m.Name, cmp.Or(m.Namespace, nerdctlNamespace(path)))
 	for _, result := range sorted(m.Networks) {
 		if err := p.addCNIResult(result); err != nil {
 			return answer{}, err
@@ -36,4 +38,13 @@ func parseNerdctl(b []byte) (answer, error) {
 		return answer{}, err
 	}
 	return answer{pods: []pod{p}}, nil
+}
+
+// nerdctlNamespace takes the namespace from ".../etchosts/<namespace>/<id>/meta.json".
+func nerdctlNamespace(path string) string {
+	dir := filepath.Dir(filepath.Dir(path))
+	if filepath.Base(filepath.Dir(dir)) != nerdctlHosts {
+		return ""
+	}
+	return filepath.Base(dir)
 }

@@ -175,6 +175,14 @@ func TestSamples(t *testing.T) {
 				{owner: id("n0"), name: "default/web", addrs: []string{"10.4.0.2"}},
 			},
 		},
+		{
+			name: "nerdctl 2, whose namespace is that of the path", format: formatNerdctl, path: "nerdctl-v2",
+			want: []want{{owner: id("n0"), name: "prod/web", addrs: []string{"10.4.0.2"}}},
+		},
+		{
+			name: "nerdctl 2, the hosts of one address hash", format: formatNerdctl, path: "nerdctl-v2/1935db59/etchosts",
+			want: []want{{owner: id("n0"), name: "prod/web", addrs: []string{"10.4.0.2"}}},
+		},
 		{name: "list in YAML", format: formatList, path: "list.yaml", want: listWant},
 		{name: "list in JSON", format: formatList, path: "list.json", want: listWant},
 	} {
@@ -205,7 +213,7 @@ func TestAWSAllocationTimeIsTheBegin(t *testing.T) {
 	assert.Equal(t, time.Unix(1690000000, 0), pods[1].Begin)
 }
 
-// parserOf is a format's parser, on text whose file has the given name.
+// parserOf is a format's parser, on text in a file whose name is an address.
 func parserOf(format string) func(string) (answer, error) {
 	return func(text string) (answer, error) { return formats[format].parse("10.9.0.5", []byte(text)) }
 }

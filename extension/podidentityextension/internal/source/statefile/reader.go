@@ -131,16 +131,16 @@ func (r *reader) lookAtFile(now time.Time, poll bool) look {
 
 // parse reads one file in the format that is given or, the first time, that it
 // turns out to have.
-func (r *reader) parse(name string, b []byte) (answer, error) {
+func (r *reader) parse(path string, b []byte) (answer, error) {
 	if r.format != nil {
-		return r.format.parse(name, b)
+		return r.format.parse(path, b)
 	}
 	detected, err := r.usual(detectFile(b))
 	if err != nil {
 		return answer{}, err
 	}
 	f := formats[detected]
-	a, err := f.parse(name, b)
+	a, err := f.parse(path, b)
 	if err == nil {
 		// A state file doesn't change its kind: from here on another one is an error.
 		r.format = f

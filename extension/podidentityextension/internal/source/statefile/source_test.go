@@ -271,7 +271,7 @@ func TestUnchangedIsNotOpened(t *testing.T) {
 	path := temp(t, "pods.json")
 	write(t, path, list("a=10.0.0.1"))
 	parsed := 0
-	f := &file{path: path, limit: maxFile, parse: func(name string, b []byte) (answer, error) { parsed++; return parseList(b) }}
+	f := &file{path: path, limit: maxFile, parse: func(_ string, b []byte) (answer, error) { parsed++; return parseList(b) }}
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	now := info.ModTime().Add(tick + 1)
