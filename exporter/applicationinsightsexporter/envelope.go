@@ -53,19 +53,6 @@ type metricPoint struct {
 
 var errCumulative = errors.New("is a cumulative sum, and Application Insights adds up what it gets: put the processor cumulative_to_delta before this exporter")
 
-// refusals are the points that can't be sent, whatever the service says.
-type refusals struct {
-	points int
-	first  error // the first one's reason, with its metric's name
-}
-
-func (r *refusals) add(m pmetric.Metric, points int, reason error) {
-	r.points += points
-	if r.first == nil {
-		r.first = fmt.Errorf("metric %q: %w", m.Name(), reason)
-	}
-}
-
 // eachPoint calls f with every point that can be sent, in an order that is always
 // the same, and returns the others.
 func eachPoint(metrics pmetric.Metrics, f func(pcommon.Resource, pmetric.Metric, pmetric.NumberDataPoint) error) (refused refusals, err error) {
@@ -74,14 +61,18 @@ func eachPoint(metrics pmetric.Metrics, f func(pcommon.Resource, pmetric.Metric,
 			for _, m := range sm.Metrics().All() {
 				points, err := pointsOf(m)
 				if err != nil {
-					refused.add(m, pointCount(m), err)
+					why := unsupportedType
+					if errors.Is(err, errCumulative) {
+						why = cumulativeSum
+					}
+					refused.add(m.Name(), why, pointCount(m), err)
 					continue
 				}
 				for _, p := range points.All() {
 					switch {
 					case !hasValue(p):
 					case !isFinite(p):
-						refused.add(m, 1, fmt.Errorf("its value is %v, which can't be sent", p.DoubleValue()))
+						refused.add(m.Name(), notFinite, 1, fmt.Errorf("its value is %v, which can't be sent", p.DoubleValue()))
 					default:
 						if err := f(rm.Resource(), m, p); err != nil {
 							return refused, err

@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
@@ -30,6 +31,7 @@ type insightsExporter struct {
 	cfg      *Config
 	set      component.TelemetrySettings
 	resource resource
+	refusals *refusalLog
 	client   *http.Client
 }
 
@@ -38,7 +40,11 @@ func newExporter(cfg *Config, set exporter.Settings) (*insightsExporter, error) 
 	if err != nil {
 		return nil, fmt.Errorf("connection_string: %w", err)
 	}
-	return &insightsExporter{cfg: cfg, set: set.TelemetrySettings, resource: r}, nil
+	refusals, err := newRefusalLog(set)
+	if err != nil {
+		return nil, err
+	}
+	return &insightsExporter{cfg: cfg, set: set.TelemetrySettings, resource: r, refusals: refusals}, nil
 }
 
 func (e *insightsExporter) start(ctx context.Context, host component.Host) (err error) {
@@ -67,28 +73,32 @@ func (e *insightsExporter) shutdown(context.Context) error {
 	return nil
 }
 
-// push sends the metrics in one request, but for points that can't be sent. A
-// permanent error is for what is given up; any other one is tried again.
+// push sends the metrics in one request, but for points that can't be sent. Its
+// error tells the fate of the others, as far as they can be tried again: refused
+// points don't make a failure of a request that was taken. A permanent error means
+// that nothing was; then the refused points are part of what the Collector says
+// that it has dropped.
 func (e *insightsExporter) push(ctx context.Context, metrics pmetric.Metrics) error {
 	body, n, refused, err := encode(metrics, e.resource.instrumentationKey)
 	if err != nil {
 		return consumererror.NewPermanent(err)
 	}
-	if n > 0 {
-		err = e.send(ctx, metrics, n, body)
+	switch {
+	case n > 0:
+		err = e.send(ctx, metrics, n, body, &refused)
+	case len(refused) > 0:
+		err = refused.nothingTaken()
 	}
-	if refused.points == 0 {
-		return err
+	// With any other error the same metrics come again, and the refused points.
+	if _, rest := errors.AsType[consumererror.Metrics](err); err == nil || rest {
+		e.refusals.take(ctx, refused)
 	}
-	why := fmt.Errorf("%d of %d points can't be sent; the first: %w", refused.points, refused.points+n, refused.first)
-	if err == nil {
-		return consumererror.NewPermanent(why)
-	}
-	return errors.Join(err, why)
+	return err
 }
 
-// send sends a body of n points, those of the metrics that can be sent.
-func (e *insightsExporter) send(ctx context.Context, metrics pmetric.Metrics, n int, body []byte) error {
+// send sends a body of n points, those of the metrics that can be sent. It adds
+// those that the service refuses for good, while it took others.
+func (e *insightsExporter) send(ctx context.Context, metrics pmetric.Metrics, n int, body []byte, refused *refusals) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.resource.url, bytes.NewReader(body))
 	if err != nil {
 		return consumererror.NewPermanent(err)
@@ -103,7 +113,7 @@ func (e *insightsExporter) send(ctx context.Context, metrics pmetric.Metrics, n 
 	if err != nil {
 		return fmt.Errorf("read the answer of %s: %w", e.resource.url, err)
 	}
-	return e.judge(metrics, n, response, answer)
+	return e.judge(metrics, n, response, answer, refused)
 }
 
 // track is the service's answer, with an error for every item that it refused.
@@ -121,12 +131,12 @@ type itemError struct {
 
 // judge makes of an answer what is to become of the metrics, of which n points were
 // sent.
-func (e *insightsExporter) judge(metrics pmetric.Metrics, n int, response *http.Response, answer []byte) error {
+func (e *insightsExporter) judge(metrics pmetric.Metrics, n int, response *http.Response, answer []byte, refused *refusals) error {
 	switch response.StatusCode {
 	case http.StatusOK:
 		return nil
 	case http.StatusPartialContent:
-		return throttled(judgeItems(metrics, n, answer), response)
+		return throttled(judgeItems(metrics, n, answer, refused), response)
 	}
 	err := fmt.Errorf("%s: %s: %s", e.resource.url, response.Status, excerpt(answer))
 	if !retryable(response.StatusCode) {
@@ -159,42 +169,47 @@ func throttled(err error, response *http.Response) error {
 }
 
 // judgeItems keeps those items to send again that the service was too busy for.
-func judgeItems(metrics pmetric.Metrics, n int, answer []byte) error {
+func judgeItems(metrics pmetric.Metrics, n int, answer []byte, refused *refusals) error {
 	var t track
 	if err := json.Unmarshal(answer, &t); err != nil {
 		return consumererror.NewPermanent(fmt.Errorf("the service took a part of %d points, and its answer can't be read: %w: %s", n, err, excerpt(answer)))
 	}
-	again := map[int]bool{}
-	var refused []itemError
+	again, forGood := map[int]bool{}, map[int]itemError{}
 	busy := 0 // the last status of those to send again
 	for _, item := range t.Errors {
 		if retryable(item.Status) {
 			again[item.Index], busy = true, item.Status
 		} else {
-			refused = append(refused, item)
+			forGood[item.Index] = item
 		}
-	}
-	var err error
-	if len(refused) > 0 {
-		err = fmt.Errorf("the service refused %d of %d points for good; the first: %d %s", len(refused), t.Received, refused[0].Status, excerpt([]byte(refused[0].Message)))
-	}
-	if lost := n - t.Accepted - len(t.Errors); lost > 0 {
-		err = errors.Join(err, fmt.Errorf("the service took %d of %d points, and doesn't say what became of %d", t.Accepted, n, lost))
-	}
-	if len(again) == 0 {
-		if err != nil {
-			return consumererror.NewPermanent(err)
-		}
-		return nil
 	}
 	rest := only(metrics, again)
-	if n := rest.DataPointCount(); n < len(again) {
-		err = errors.Join(err, fmt.Errorf("the service names %d points to send again that were not sent", len(again)-n))
-		if n == 0 {
-			return consumererror.NewPermanent(err)
-		}
+	told := t.Accepted + rest.DataPointCount() + addItems(refused, metrics, forGood)
+	if told < n {
+		refused.add("", unknown, n-told, fmt.Errorf("the service took %d of %d points, and doesn't say what became of %d", t.Accepted, n, n-told))
 	}
-	return consumererror.NewMetrics(errors.Join(err, fmt.Errorf("the service took %d of %d points; %d are sent again: %d", t.Accepted, t.Received, rest.DataPointCount(), busy)), rest)
+	switch {
+	case rest.DataPointCount() > 0:
+		return consumererror.NewMetrics(fmt.Errorf("the service took %d of %d points; %d are sent again: %d", t.Accepted, n, rest.DataPointCount(), busy), rest)
+	case t.Accepted <= 0:
+		return refused.nothingTaken()
+	}
+	return nil
+}
+
+// addItems adds to the refused points those items that the service refused for
+// good, and returns how many of them were sent.
+func addItems(refused *refusals, metrics pmetric.Metrics, items map[int]itemError) int {
+	i, n := -1, 0
+	_, _ = eachPoint(metrics, func(_ pcommon.Resource, m pmetric.Metric, _ pmetric.NumberDataPoint) error {
+		i++
+		if item, ok := items[i]; ok {
+			n++
+			refused.add(m.Name(), byService, 1, fmt.Errorf("%d %s", item.Status, excerpt([]byte(item.Message))))
+		}
+		return nil
+	})
+	return n
 }
 
 // only returns those of the points sent that have the given numbers, in the order of eachPoint.
