@@ -103,8 +103,12 @@ func (s *service) attach(ctx context.Context, ns *veth.NetNS, a *journal.Attachm
 		}
 	})
 
-	// Before the link, so that whoever sees it knows whose it is.
-	if err := s.publisher.Publish(record(a)); err != nil {
+	// Before the link, so that whoever sees it knows whose it is. Without the
+	// sandbox: to end that would be to say that it is dead, which the failure of an
+	// Attach is no sign of.
+	unfinished := record(a)
+	unfinished.Sandbox = ""
+	if err := s.publisher.Publish(unfinished); err != nil {
 		return err
 	}
 	undo = append(undo, func() { s.publisher.End(a.WorkloadID, time.Now()) })
@@ -124,6 +128,9 @@ func (s *service) attach(ctx context.Context, ns *veth.NetNS, a *journal.Attachm
 	}
 	// The last chance for a caller that has hung up: it won't detach.
 	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.publisher.Publish(record(a)); err != nil {
 		return err
 	}
 	s.table.put(a)

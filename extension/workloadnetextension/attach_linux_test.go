@@ -206,6 +206,29 @@ func TestSecondInterface(t *testing.T) {
 	assert.Equal(t, "shop/pod-sandbox-1", n.ask(podidentity.Query{NetNS: stat.Ino}))
 }
 
+// A pod that another source knows keeps its name when an Attach of its sandbox fails:
+// its sandbox is not dead.
+func TestAttachFailsForAKnownPod(t *testing.T) {
+	n := newNode(t)
+	list := filepath.Join(n.dir, "pods.yaml")
+	require.NoError(t, os.WriteFile(list, []byte(`pods: [{name: web-0, namespace: shop, addresses: [10.1.2.3], sandbox_id: sandbox-1}]`), 0o600))
+	n.identityConfig = map[string]any{"sources": map[string]any{"statefile": map[string]any{"path": list, "format": "list"}}}
+	n.start()
+	known := func(c assert.TestingT) {
+		assert.Equal(c, "shop/web-0", n.resolve("10.1.2.3"))
+		assert.Equal(c, "shop/web-0", n.ask(podidentity.Query{Sandbox: "sandbox-1"}))
+	}
+	eventually(t, func(c *assert.CollectT) { known(c) })
+
+	pod := nettest.NewPod(t)
+	n.attach(pod, "sandbox-0")
+	r := request(pod, "sandbox-1")
+	r.Workload.Name, r.Netns.IfName = "web-0", "net1"
+	_, err := n.client.Attach(context.Background(), r)
+	require.Equal(t, codes.AlreadyExists, status.Code(err), "%v", err)
+	known(t)
+}
+
 // A node whose IPv6 is switched off attaches workloads to IPv4 alone, and says what
 // is wrong when they are to have both.
 func TestNodeWithoutIPv6(t *testing.T) {

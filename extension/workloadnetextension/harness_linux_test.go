@@ -58,6 +58,8 @@ type node struct {
 	// extension that its configuration leaves out.
 	settings component.TelemetrySettings
 	without  component.ID
+	// identityConfig is podidentity's configuration, as in YAML.
+	identityConfig map[string]any
 
 	// Of the collector that runs now.
 	host     *host
@@ -102,7 +104,9 @@ func (n *node) tryStart() error {
 	n.host = &host{extensions: map[component.ID]component.Component{}, events: make(chan *componentstatus.Event, 100)}
 	n.addStorage()
 	identityFactory := podidentityextension.NewFactory()
-	n.identity = n.add(identityFactory, identityID, identityFactory.CreateDefaultConfig()).(podidentity.Resolver)
+	identityConfig := identityFactory.CreateDefaultConfig()
+	require.NoError(n.tb, confmap.NewFromStringMap(n.identityConfig).Unmarshal(identityConfig))
+	n.identity = n.add(identityFactory, identityID, identityConfig).(podidentity.Resolver)
 
 	if n.without != (component.ID{}) {
 		assert.NoError(n.tb, n.host.extensions[n.without].Shutdown(context.Background()))
