@@ -20,7 +20,7 @@ import (
 
 // reconcile brings the journal and the links into line, after a stop of any kind:
 //
-//	recorded, link marked      kept, its routes restored
+//	recorded, link marked      kept, its settings, addresses and routes restored
 //	recorded, link a remnant   kept: it was cut short between Put and Mark
 //	recorded, link gone        forgotten, its addresses cool down
 //	recorded, link doomed      the same: its Detach was cut short
@@ -87,11 +87,7 @@ func (s *service) keep(a *journal.Attachment, f veth.Found) error {
 			return err
 		}
 	}
-	if err := s.network.Restore(a.HostIndex, a.Addresses); err != nil {
-		// One link's trouble must not keep the others from their service.
-		s.logger.Error("Cannot restore the routes of a workload", zap.String("workload_id", a.WorkloadID),
-			zap.String("interface", a.HostInterface), zap.Error(err))
-	}
+	s.restore(a)
 	if a.Workload != nil {
 		if err := s.publisher.Publish(record(a)); err != nil {
 			return fmt.Errorf("publish %s: %w", a.WorkloadID, err)
@@ -99,6 +95,15 @@ func (s *service) keep(a *journal.Attachment, f veth.Found) error {
 	}
 	s.table.put(a)
 	return nil
+}
+
+// restore only logs a failure: one link's trouble must not keep the others from
+// their service.
+func (s *service) restore(a *journal.Attachment) {
+	if err := s.network.Restore(a.HostIndex, a.Addresses); err != nil {
+		s.logger.Error("Cannot restore the node's end of a workload's link, its addresses and its routes", zap.String("workload_id", a.WorkloadID),
+			zap.String("interface", a.HostInterface), zap.Error(err))
+	}
 }
 
 // adopt takes over links that count but are not recorded, with what their routes
@@ -130,6 +135,7 @@ func (s *service) adopt(links []veth.Found) error {
 		if err := s.journal.Put(a); err != nil {
 			return err
 		}
+		s.restore(a)
 		s.table.put(a)
 	}
 	return nil

@@ -204,7 +204,7 @@ func (c *Creation) gateway(gateway netip.Addr) error {
 		// The link has two ends, and we make both: nothing to detect.
 		addr.Flags = unix.IFA_F_NODAD
 	}
-	return v6Disabled(gateway, c.host.AddrAdd(c.hostLink, addr))
+	return v6Disabled(gateway, c.host.AddrReplace(c.hostLink, addr))
 }
 
 func (c *Creation) address() error {

@@ -159,17 +159,22 @@ func (n Network) NodeAddresses() (addrs []netip.Addr, err error) {
 }
 
 // Restore brings the node's end of an attachment back to what it was when it was
-// made: up, with its routes.
+// made: its settings, addresses and routes, and up. What can be is restored even
+// if something cannot.
 func (n Network) Restore(index int, addrs []netip.Addr) error {
 	return n.withHandle(StepRestore, func(h *netlink.Handle) error {
-		if err := h.LinkSetUp(linkByIndex(index)); err != nil {
+		link, err := h.LinkByIndex(index)
+		if err != nil {
 			return err
 		}
-		for _, a := range addrs {
-			if err := h.RouteReplace(hostRoute(a, index)); err != nil {
-				return err
-			}
+		c := &Creation{spec: Spec{Addresses: addrs}, host: h, hostLink: &netlink.Veth{LinkAttrs: *link.Attrs()}}
+		errs := []error{
+			c.stopAddressGeneration(), c.ignoreAdvertisements(),
+			c.gateway(GatewayV4), c.gateway(GatewayV6), h.LinkSetUp(link),
 		}
-		return nil
+		for _, a := range addrs {
+			errs = append(errs, h.RouteReplace(hostRoute(a, index)))
+		}
+		return errors.Join(errs...)
 	})
 }

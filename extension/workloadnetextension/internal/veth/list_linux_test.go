@@ -6,6 +6,7 @@ package veth
 import (
 	"fmt"
 	"net"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -114,15 +115,48 @@ func TestReap(t *testing.T) {
 
 func TestRestore(t *testing.T) {
 	link := attach(t, nettest.NewPod(t), "sandbox-1", "10.88.0.2", "fd00:88::2")
+	index, own := linkByIndex(link.HostIndex), addrs("10.88.0.2", "fd00:88::2")
+	setting := func(name, value string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile("/proc/sys/net/ipv6/conf/"+link.HostName+"/"+name, []byte(value), 0))
+	}
 	before := nettest.NodeState(t)
-	require.NoError(t, netlink.LinkSetDown(linkByIndex(link.HostIndex)))
-	require.NotEqual(t, before, nettest.NodeState(t))
-	require.NoError(t, Network{}.Restore(link.HostIndex, addrs("10.88.0.2", "fd00:88::2")))
-	after := nettest.NodeState(t)
-	assert.Len(t, nettest.Lines(after, "link "+link.HostName, "up|"), 1)
-	assert.Len(t, nettest.Lines(after, "route 10.88.0.2/32 table 254", link.HostName), 1)
-	assert.Len(t, nettest.Lines(after, "route fd00:88::2/128 table 254", link.HostName), 1)
-	require.NoError(t, Network{}.Restore(link.HostIndex, addrs("10.88.0.2", "fd00:88::2")), "twice is once")
+	for _, tt := range []struct {
+		name string
+		harm func(t *testing.T)
+	}{
+		{"set down", func(t *testing.T) { require.NoError(t, netlink.LinkSetDown(index)) }},
+		{"IPv6 off and on", func(*testing.T) { setting("disable_ipv6", "1"); setting("disable_ipv6", "0") }},
+		{"without its IPv4 gateway", func(t *testing.T) {
+			require.NoError(t, netlink.AddrDel(index, &netlink.Addr{IPNet: ipNet(GatewayV4, 32)}))
+		}},
+		{"set down, with address generation", func(t *testing.T) {
+			require.NoError(t, netlink.LinkSetDown(index))
+			require.NoError(t, netlink.LinkSetIP6AddrGenMode(index, 0))
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.harm(t)
+			require.NotEqual(t, before, nettest.NodeState(t))
+			require.NoError(t, Network{}.Restore(link.HostIndex, own))
+			assert.Equal(t, before, nettest.NodeState(t))
+			require.NoError(t, Network{}.Restore(link.HostIndex, own), "twice is once")
+			assert.Equal(t, before, nettest.NodeState(t))
+		})
+	}
+	t.Run("it heeds advertisements, as one of an earlier build's", func(t *testing.T) {
+		setting("accept_ra", "1")
+		require.NoError(t, Network{}.Restore(link.HostIndex, own))
+		value, err := ("net/ipv6/conf/" + sysctl(link.HostName) + "/accept_ra").get()
+		require.NoError(t, err)
+		assert.Equal(t, "0", value)
+	})
+	t.Run("IPv6 is off: IPv4 works", func(t *testing.T) {
+		require.NoError(t, netlink.LinkSetDown(index))
+		setting("disable_ipv6", "1")
+		assert.ErrorIs(t, Network{}.Restore(link.HostIndex, own), ErrNoIPv6)
+		assert.Len(t, nettest.Lines(nettest.NodeState(t), "route 10.88.0.2/32 table 254", link.HostName), 1)
+	})
 }
 
 func TestHostName(t *testing.T) {
