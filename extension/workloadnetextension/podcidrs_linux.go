@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.uber.org/zap"
 
 	"github.com/otelcol-retina/otelcol-retina/extension/workloadnetextension/internal/podcidr"
@@ -48,7 +47,7 @@ func (e *workloadnetExtension) awaitPodCIDRs(ctx context.Context, client *podcid
 		e.service.addresses.Unknown(err)
 		if !failing && kept == nil {
 			e.logger.Warn("No workload can be attached until the node's podCIDRs are known; goes on asking", zap.Error(err))
-			e.service.report(componentstatus.NewRecoverableErrorEvent(err))
+			e.service.note(thePrefixes, err)
 		}
 		failing = true
 	})
@@ -61,18 +60,16 @@ func (e *workloadnetExtension) awaitPodCIDRs(ctx context.Context, client *podcid
 	case kept != nil:
 		err = fmt.Errorf("k8s: the node's podCIDRs are %v now and were %v: restart the collector to use them", prefixes, kept)
 		e.logger.Error("The node's podCIDRs have changed", zap.Error(err))
-		e.service.report(componentstatus.NewRecoverableErrorEvent(err))
+		e.service.note(thePrefixes, err)
 	default:
 		if err = e.use(prefixes); err != nil {
 			e.service.addresses.Unknown(err)
 			e.logger.Error("The node's podCIDRs cannot be used", zap.Error(err))
-			e.service.report(componentstatus.NewPermanentErrorEvent(err))
+			e.service.note(thePrefixes, err)
 			return
 		}
 		e.logger.Info("The node's podCIDRs are known", zap.Stringers("prefixes", prefixes))
-		if failing {
-			e.service.report(componentstatus.NewEvent(componentstatus.StatusOK))
-		}
+		e.service.note(thePrefixes, nil)
 	}
 	if err := e.service.stored(e.service.journal.PutPrefixes(ctx, prefixes)); err != nil {
 		return // logged; they are asked for again at the next start

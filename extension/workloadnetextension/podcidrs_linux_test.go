@@ -123,7 +123,7 @@ func TestPodCIDRsThatCannotBeUsed(t *testing.T) {
 	api.podCIDRs.Store(`["10.244.1.0/31"]`)
 	n.start()
 	e := <-n.host.events
-	assert.Equal(t, componentstatus.StatusPermanentError, e.Status())
+	assert.Equal(t, componentstatus.StatusRecoverableError, e.Status())
 	_, err := n.client.Status(context.Background(), &pb.StatusRequest{})
 	assert.Equal(t, codes.Unavailable, status.Code(err))
 	assert.ErrorContains(t, err, "no prefix is known yet: prefix 10.244.1.0/31 has no usable address")

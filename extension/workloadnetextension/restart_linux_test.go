@@ -5,18 +5,22 @@ package workloadnetextension
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -340,4 +344,90 @@ func TestStorageFails(t *testing.T) {
 	assert.ErrorIs(t, e.Err(), journal.ErrStorage)
 	e = <-n.host.events
 	assert.NoError(t, e.Err())
+}
+
+// Status tells of a storage that fails, and finds out by itself that it works again.
+func TestStatusWhileTheStorageFails(t *testing.T) {
+	n := newNode(t).start()
+	s, working := n.ext.service, n.ext.service.journal
+	s.journal = brokenJournal(t)
+	_, err := n.client.Status(context.Background(), &pb.StatusRequest{})
+	require.NoError(t, err, "nobody knows yet")
+	_, err = n.client.Attach(context.Background(), request(nettest.NewPod(t), "sandbox-1"))
+	require.Equal(t, codes.Unavailable, status.Code(err))
+	for range 3 {
+		_, err = n.client.Status(context.Background(), &pb.StatusRequest{})
+		assert.Equal(t, codes.Unavailable, status.Code(err))
+		assert.ErrorContains(t, err, "disk full")
+	}
+	s.journal = working
+	_, err = n.client.Status(context.Background(), &pb.StatusRequest{})
+	assert.NoError(t, err)
+	require.Len(t, n.host.events, 2, "each change is reported once")
+	assert.ErrorIs(t, (<-n.host.events).Err(), journal.ErrStorage)
+	assert.Equal(t, componentstatus.StatusOK, (<-n.host.events).Status())
+}
+
+// While one call tries the storage, the others do not wait for it.
+func TestStatusWhileTheStorageHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		j, _, err := journal.Open(t.Context(), hangingStorage{storage.NewNopClient(), hang}, 0)
+		require.NoError(t, err)
+		s := newService(zap.NewNop(), nil, nil, func(*componentstatus.Event) {})
+		s.journal = j
+		require.NoError(t, s.addresses.Use([]netip.Prefix{netip.MustParsePrefix("10.88.0.0/24")}))
+		_ = s.stored(errBroken)
+		tried := make(chan error, 1)
+		go func() {
+			_, err := s.Status(t.Context(), nil)
+			tried <- err
+		}()
+		synctest.Wait()
+		_, err = s.Status(t.Context(), nil)
+		assert.ErrorContains(t, err, "disk full")
+		close(hang)
+		assert.NoError(t, <-tried)
+		_, err = s.Status(t.Context(), nil)
+		assert.NoError(t, err)
+		require.NoError(t, j.Close(t.Context()))
+	})
+}
+
+// hangingStorage is a storage client that reads nothing, and whose writes wait.
+type hangingStorage struct {
+	storage.Client
+	until <-chan struct{}
+}
+
+func (h hangingStorage) Batch(_ context.Context, ops ...*storage.Operation) error {
+	for _, op := range ops {
+		if op.Type != storage.Get {
+			<-h.until
+		}
+	}
+	return nil
+}
+
+// What is wrong with one thing stays reported when another is all right again.
+func TestStatusOfTwoConcerns(t *testing.T) {
+	var reported []string
+	s := newService(zap.NewNop(), nil, nil, func(e *componentstatus.Event) {
+		reported = append(reported, fmt.Sprintf("%s: %v", e.Status(), e.Err()))
+	})
+	full, other := errors.New("disk full"), errors.New("other podCIDRs")
+	for _, change := range []struct {
+		concern concern
+		err     error
+	}{{theStorage, nil}, {theStorage, full}, {theStorage, full}, {thePrefixes, other}, {theStorage, nil}, {theStorage, full}, {thePrefixes, nil}, {theStorage, nil}} {
+		s.note(change.concern, change.err)
+	}
+	assert.Equal(t, []string{
+		"StatusRecoverableError: disk full",
+		"StatusRecoverableError: disk full\nother podCIDRs",
+		"StatusRecoverableError: other podCIDRs",
+		"StatusRecoverableError: disk full\nother podCIDRs",
+		"StatusRecoverableError: disk full",
+		"StatusOK: <nil>",
+	}, reported)
 }

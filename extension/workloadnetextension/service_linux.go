@@ -5,7 +5,10 @@ package workloadnetextension
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/component/componentstatus"
@@ -39,9 +42,20 @@ type service struct {
 
 	stopping chan struct{} // closed when watches are to end
 
-	failingMu sync.Mutex
-	failing   bool // the storage failed the last time
+	probing atomic.Bool // Status is trying a storage that has failed
+
+	wrongMu sync.Mutex
+	wrong   [numConcerns]error // nil where nothing is
 }
+
+// concern is something without which no workload can be attached.
+type concern int
+
+const (
+	theStorage concern = iota
+	thePrefixes
+	numConcerns
+)
 
 func newService(logger *zap.Logger, publisher podidentity.Publisher, telemetry *metadata.TelemetryBuilder, report func(*componentstatus.Event)) *service {
 	return &service{
@@ -82,6 +96,9 @@ func (s *service) observe() error {
 func (s *service) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
 	pool, prefixes, err := s.addresses.Known()
 	if err != nil {
+		return nil, toStatus(err)
+	}
+	if err := s.storageError(); err != nil {
 		return nil, toStatus(err)
 	}
 	counts := pool.Counts(time.Now())
@@ -155,18 +172,45 @@ func send(stream pb.WorkloadNetworking_WatchServer, now []*journal.Attachment, w
 	}
 }
 
-// stored notes how a change of the storage went, and reports when that changes.
+// stored notes how a change of the storage went, and logs when that changes.
 func (s *service) stored(err error) error {
-	s.failingMu.Lock()
-	defer s.failingMu.Unlock()
+	before := s.note(theStorage, err)
 	switch {
-	case err != nil && !s.failing:
+	case err != nil && before == nil:
 		s.logger.Error("The storage fails: no workload can be attached or detached until it works again", zap.Error(err))
-		s.report(componentstatus.NewRecoverableErrorEvent(err))
-	case err == nil && s.failing:
+	case err == nil && before != nil:
 		s.logger.Info("The storage works again")
-		s.report(componentstatus.NewEvent(componentstatus.StatusOK))
 	}
-	s.failing = err != nil
 	return err
+}
+
+// note takes down what is wrong with c, nil if nothing is, and returns what was
+// before. The component's status is all that is wrong, and is reported when it
+// changes.
+func (s *service) note(c concern, err error) (before error) {
+	s.wrongMu.Lock() // also while reporting: reports keep the order of the changes
+	defer s.wrongMu.Unlock()
+	before, s.wrong[c] = s.wrong[c], err
+	if fmt.Sprint(before) == fmt.Sprint(err) {
+		return before
+	}
+	event := componentstatus.NewEvent(componentstatus.StatusOK)
+	if all := errors.Join(s.wrong[:]...); all != nil {
+		event = componentstatus.NewRecoverableErrorEvent(all)
+	}
+	s.report(event)
+	return before
+}
+
+// storageError is nil if the storage works, as far as is known. One that has failed
+// is tried again, by one caller at a time; to the others it still fails.
+func (s *service) storageError() error {
+	s.wrongMu.Lock()
+	err := s.wrong[theStorage]
+	s.wrongMu.Unlock()
+	if err == nil || !s.probing.CompareAndSwap(false, true) {
+		return err
+	}
+	defer s.probing.Store(false)
+	return s.stored(s.journal.Probe())
 }

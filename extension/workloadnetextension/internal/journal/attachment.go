@@ -69,6 +69,9 @@ const (
 type shard struct {
 	attachments map[string]*Attachment
 	released    []Released
+	// probed: it is stored even if it is empty. To delete what is not there needs
+	// no room on the disk.
+	probed bool
 }
 
 // shardJSON is a shard as it is stored.
@@ -90,7 +93,7 @@ func shardOf(workloadID string) int {
 // Releases from before since have cooled down and are left out.
 func (s *shard) encode(since time.Time) ([]byte, error) {
 	s.released = slices.DeleteFunc(s.released, cooledDown(since))
-	if len(s.attachments) == 0 && len(s.released) == 0 {
+	if len(s.attachments) == 0 && len(s.released) == 0 && !s.probed {
 		return nil, nil
 	}
 	stored := shardJSON{Version: version, Released: s.released}

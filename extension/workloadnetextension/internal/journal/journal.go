@@ -155,6 +155,15 @@ func (j *Journal) Release(a *Attachment, at time.Time) error {
 	})
 }
 
+// Probe writes a shard as it is, to find out whether the storage works.
+func (j *Journal) Probe() error {
+	return j.do("", func(s *shard) func(*shard) {
+		before := s.probed
+		s.probed = true
+		return func(s *shard) { s.probed = before }
+	})
+}
+
 func (s *shard) replace(id string, a *Attachment) (undo func(*shard)) {
 	before := s.attachments[id]
 	set := func(s *shard, a *Attachment) {

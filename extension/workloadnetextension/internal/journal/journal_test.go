@@ -216,6 +216,25 @@ func TestFailedChangeIsNotMade(t *testing.T) {
 	assert.True(t, f.closed)
 }
 
+// A probe writes even if there is nothing to write, and changes nothing.
+func TestProbe(t *testing.T) {
+	f := newFake()
+	j, _ := mustOpen(t, f)
+	require.NoError(t, j.Put(attachment(1)))
+	disk := errors.New("disk full")
+	f.set(disk, nil)
+	assert.ErrorIs(t, j.Probe(), disk)
+	f.set(nil, nil)
+	before := len(f.values)
+	require.NoError(t, j.Probe())
+	assert.Len(t, f.values, before+1)
+	closeJournal(t, j)
+	j, loaded := mustOpen(t, f)
+	assert.Equal(t, []*Attachment{attachment(1)}, loaded.Attachments)
+	assert.Empty(t, loaded.Released)
+	closeJournal(t, j)
+}
+
 func sorted(as []*Attachment) []*Attachment {
 	slices.SortFunc(as, func(a, b *Attachment) int { return cmp.Compare(a.WorkloadID, b.WorkloadID) })
 	return as
