@@ -86,20 +86,17 @@ func (s *service) attach(ctx context.Context, ns *veth.NetNS, a *journal.Attachm
 			link.Close()
 		}
 	}()
-	pool, _, err := s.addresses.Known()
-	if err != nil {
-		return err
-	}
 	a.At = time.Now().UTC()
-	if a.Addresses, err = pool.Allocate(a.At); err != nil {
+	var err error
+	if a.Addresses, err = s.addresses.Allocate(a.At); err != nil {
 		return err
 	}
 	stuck := false // the link could not be deleted, and has the addresses
 	undo = append(undo, func() {
 		if stuck {
-			pool.Release(a.Addresses, time.Now())
+			s.addresses.Release(a.Addresses, time.Now())
 		} else {
-			pool.Return(a.Addresses)
+			s.addresses.Return(a.Addresses)
 		}
 	})
 

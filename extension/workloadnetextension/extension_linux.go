@@ -42,10 +42,15 @@ type workloadnetExtension struct {
 
 	cancel     context.CancelFunc // ends the goroutines below
 	goroutines sync.WaitGroup
+
+	recheck time.Duration // how often the node's podCIDRs are asked for, about
 }
 
+// podCIDRsRecheck: they change only when the node is deleted and registered anew.
+const podCIDRsRecheck = 5 * time.Minute
+
 func newExtension(set extension.Settings, cfg *Config) (*workloadnetExtension, error) {
-	return &workloadnetExtension{cfg: cfg, id: set.ID, logger: set.Logger, settings: set.TelemetrySettings}, nil
+	return &workloadnetExtension{cfg: cfg, id: set.ID, logger: set.Logger, settings: set.TelemetrySettings, recheck: podCIDRsRecheck}, nil
 }
 
 // Dependencies has the Collector start the extensions first that Start looks up.
@@ -123,6 +128,10 @@ func (e *workloadnetExtension) openJournal(ctx context.Context, store storage.Ex
 	for key, err := range loaded.Damaged {
 		e.logger.Error("A part of the storage is damaged: the workloads in it stay connected, but their names are not known",
 			zap.String("storage", e.cfg.Storage.String()), zap.String("key", key), zap.Error(err))
+	}
+	if err := loaded.DamagedPrefixes; err != nil {
+		e.logger.Error("A part of the storage is damaged: the node's podCIDRs are not known until the API server has told them",
+			zap.String("storage", e.cfg.Storage.String()), zap.Error(err))
 	}
 	// First the subscription, then the list: no deletion falls in between.
 	watch, err := veth.NewWatch()

@@ -60,6 +60,7 @@ type node struct {
 	without  component.ID
 	// identityConfig is podidentity's configuration, as in YAML.
 	identityConfig map[string]any
+	recheck        time.Duration // if set, how often podCIDRs are asked for
 
 	// Of the collector that runs now.
 	host     *host
@@ -124,6 +125,9 @@ func (n *node) tryStart() error {
 	ext, err := NewFactory().Create(context.Background(), set, n.cfg)
 	require.NoError(n.tb, err)
 	n.ext = ext.(*workloadnetExtension)
+	if n.recheck != 0 {
+		n.ext.recheck = n.recheck
+	}
 	if err := n.ext.Start(context.Background(), n.host); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ import (
 // real one. What it answers can be changed at any time.
 type apiServer struct {
 	*httptest.Server
-	podCIDRs atomic.Value // a JSON array, or "" for an error
+	podCIDRs atomic.Value // a JSON array, "none" if there is no node, or "" for an error
 }
 
 // useK8s has n take its prefixes from an API server.
@@ -41,8 +41,14 @@ func useK8s(t *testing.T, n *node) *apiServer {
 	s.podCIDRs.Store("[]")
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		cidrs := s.podCIDRs.Load().(string)
-		if cidrs == "" {
+		switch cidrs {
+		case "":
 			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		case "none":
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"nodes \"node-1\" not found","details":{"name":"node-1","kind":"nodes"}}`)
 			return
 		}
 		fmt.Fprintf(w, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"node-1"},"spec":{"podCIDRs":%s}}`, cidrs)
@@ -101,20 +107,115 @@ func TestPodCIDRs(t *testing.T) {
 	assert.Zero(t, n.logs.FilterMessageSnippet("No workload can be attached until").Len())
 }
 
+// No address is given from prefixes that the node has not any more, whenever it
+// turns out; what is attached stays, and stays known.
 func TestPodCIDRsChange(t *testing.T) {
+	for _, running := range []bool{false, true} {
+		t.Run(fmt.Sprint("while the collector runs: ", running), func(t *testing.T) {
+			n := newNode(t)
+			n.recheck = time.Millisecond
+			api := useK8s(t, n)
+			api.podCIDRs.Store(`["10.244.1.0/24"]`)
+			n.start()
+			n.awaitStatus()
+			n.attach(nettest.NewPod(t), "sandbox-1")
+			if !running {
+				n.stop()
+			}
+			api.podCIDRs.Store(`["10.244.2.0/24"]`)
+			if !running {
+				n.start()
+			}
+			eventually(t, func(c *assert.CollectT) {
+				assert.Equal(c, []string{"10.244.2.0/24"}, n.awaitStatus().Prefixes)
+			})
+			assert.Equal(t, []string{"10.244.2.2"}, ips(n.attach(nettest.NewPod(t), "sandbox-2")))
+			assert.Equal(t, "shop/pod-sandbox-1", n.resolve("10.244.1.2"))
+			assert.Equal(t, 1, n.logs.FilterMessageSnippet("podCIDRs have changed").Len())
+
+			// Back again: the address in use is not given to another.
+			api.podCIDRs.Store(`["10.244.1.0/24"]`)
+			eventually(t, func(c *assert.CollectT) {
+				assert.Equal(c, []string{"10.244.1.0/24"}, n.awaitStatus().Prefixes)
+			})
+			assert.Equal(t, []string{"10.244.1.3"}, ips(n.attach(nettest.NewPod(t), "sandbox-3")))
+			n.detach("sandbox-1")
+			answer := n.awaitStatus()
+			assert.Equal(t, uint32(1), answer.Cooling)
+			assert.Equal(t, uint32(251), answer.Free)
+
+			// The next start knows.
+			n.stop()
+			api.podCIDRs.Store("")
+			n.start()
+			assert.Equal(t, []string{"10.244.1.0/24"}, n.awaitStatus().Prefixes)
+		})
+	}
+}
+
+func TestPodCIDRsAreLost(t *testing.T) {
+	for answer, why := range map[string]string{"[]": "it has no podCIDR yet", "none": "there is no such node"} {
+		t.Run(why, func(t *testing.T) {
+			n := newNode(t)
+			n.recheck = time.Millisecond
+			api := useK8s(t, n)
+			api.podCIDRs.Store(`["10.244.1.0/24"]`)
+			n.start()
+			n.awaitStatus()
+			api.podCIDRs.Store(answer)
+			unavailable := func() {
+				eventually(t, func(c *assert.CollectT) {
+					_, err := n.client.Status(context.Background(), &pb.StatusRequest{})
+					assert.Equal(c, codes.Unavailable, status.Code(err))
+					assert.ErrorContains(c, err, why)
+				})
+			}
+			unavailable()
+			assert.Equal(t, 1, n.logs.FilterMessageSnippet("The node has lost its podCIDRs").Len())
+			assert.ErrorContains(t, (<-n.host.events).Err(), why)
+
+			n.stop() // and they are not kept
+			n.start()
+			unavailable()
+			api.podCIDRs.Store(`["10.244.1.0/24"]`)
+			n.awaitStatus()
+		})
+	}
+}
+
+// Kept prefixes that cannot be verified are used, which is said.
+func TestPodCIDRsCannotBeVerified(t *testing.T) {
 	n := newNode(t)
 	api := useK8s(t, n)
 	api.podCIDRs.Store(`["10.244.1.0/24"]`)
 	n.start()
 	n.awaitStatus()
 	n.stop()
-	api.podCIDRs.Store(`["10.244.2.0/24"]`)
+	api.podCIDRs.Store("")
 	n.start()
-	assert.ErrorContains(t, (<-n.host.events).Err(), "the node's podCIDRs are [10.244.2.0/24] now and were [10.244.1.0/24]: restart the collector to use them")
 	assert.Equal(t, []string{"10.244.1.0/24"}, n.awaitStatus().Prefixes)
-	n.stop()
+	eventually(t, func(c *assert.CollectT) {
+		assert.Equal(c, 1, n.logs.FilterMessageSnippet("Cannot find out whether the node's podCIDRs have changed").Len())
+	})
+	assert.Equal(t, componentstatus.StatusRecoverableError, (<-n.host.events).Status())
+	api.podCIDRs.Store(`["10.244.1.0/24"]`)
+	eventually(t, func(c *assert.CollectT) { assert.Len(c, n.host.events, 1) })
+	assert.Equal(t, componentstatus.StatusOK, (<-n.host.events).Status())
+}
+
+// A disk that was another node's has that node's prefixes.
+func TestPodCIDRsOfAnotherNode(t *testing.T) {
+	n := newNode(t)
+	api := useK8s(t, n)
+	api.podCIDRs.Store(`["10.244.1.0/24"]`)
 	n.start()
-	assert.Equal(t, []string{"10.244.2.0/24"}, n.awaitStatus().Prefixes)
+	n.awaitStatus()
+	n.stop()
+	n.cfg.K8s.Get().Node = "node-2"
+	api.podCIDRs.Store("")
+	n.start()
+	_, err := n.client.Status(context.Background(), &pb.StatusRequest{})
+	assert.Equal(t, codes.Unavailable, status.Code(err))
 }
 
 func TestPodCIDRsThatCannotBeUsed(t *testing.T) {
@@ -167,6 +268,36 @@ func TestAddressesBeforeTheyAreKnown(t *testing.T) {
 	a.Claim(addr("10.0.0.4"))
 	assert.Equal(t, 2, pool.Counts(now).Cooling)
 	assert.Equal(t, 1, pool.Counts(now).Used)
+}
+
+// What is in use, or cooling down, is so whatever prefixes come between.
+func TestAddressesOfOtherPrefixes(t *testing.T) {
+	a := &addresses{coolDown: time.Minute}
+	use := func(prefix string) { require.NoError(t, a.Use([]netip.Prefix{netip.MustParsePrefix(prefix)})) }
+	counts := func() ipam.Counts {
+		pool, _, err := a.Known()
+		require.NoError(t, err)
+		return pool.Counts(time.Now())
+	}
+	now := time.Now()
+	use("10.0.0.0/29")
+	var given [][]netip.Addr
+	for range 4 {
+		addrs, err := a.Allocate(now)
+		require.NoError(t, err)
+		given = append(given, addrs)
+	}
+	a.Release(given[0], now)
+	use("10.0.1.0/29")
+	assert.Equal(t, ipam.Counts{Free: 5}, counts())
+	a.Release(given[1], now)
+	a.Return(given[2]) // an Attach that fails meanwhile
+	a.Withdraw(errBroken)
+	_, err := a.Allocate(now)
+	assert.ErrorIs(t, err, errNoPrefix)
+	assert.ErrorIs(t, err, errBroken)
+	use("10.0.0.0/29")
+	assert.Equal(t, ipam.Counts{Used: 1, Cooling: 2, Free: 2}, counts())
 }
 
 // A restart claims what is in use, then claims and releases what was given back

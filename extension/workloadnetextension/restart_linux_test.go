@@ -300,6 +300,17 @@ func TestStorageDamaged(t *testing.T) {
 	assert.Equal(t, 1, n.logs.FilterMessageSnippet("A part of the storage is damaged").Len())
 }
 
+// Damaged prefixes are no workloads'.
+func TestStoredPrefixesDamaged(t *testing.T) {
+	n := newNode(t)
+	n.withStorage(func(client storage.Client) {
+		require.NoError(t, client.Set(context.Background(), "prefixes", []byte(`{`)))
+	})
+	n.start()
+	assert.Equal(t, 1, n.logs.FilterMessageSnippet("A part of the storage is damaged: the node's podCIDRs are not known").Len())
+	assert.Zero(t, n.logs.FilterMessageSnippet("the workloads in it").Len())
+}
+
 func TestStorageOfALaterVersion(t *testing.T) {
 	n := newNode(t)
 	n.withStorage(func(client storage.Client) {

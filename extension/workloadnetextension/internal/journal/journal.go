@@ -39,7 +39,7 @@ type Journal struct {
 	// shards belong to the writer.
 	shards [numShards]shard
 
-	prefixes []netip.Prefix // that were there when it was opened
+	prefixes prefixesJSON // that were there when it was opened
 }
 
 // change is a change that its maker waits for, at most for the timeout.
@@ -61,6 +61,8 @@ type Loaded struct {
 	// Damaged are the errors of those shards that can't be read, by key. What they
 	// held is lost, and overwritten.
 	Damaged map[string]error
+	// DamagedPrefixes is why the prefixes can't be read, if that is so.
+	DamagedPrefixes error
 }
 
 // Open reads the journal that client holds. It fails if the storage does, and on
@@ -95,9 +97,7 @@ func (j *Journal) load(ctx context.Context) (Loaded, error) {
 		return Loaded{}, fmt.Errorf("%w: read the attachments: %w", ErrStorage, err)
 	}
 	loaded := Loaded{Damaged: map[string]error{}}
-	if err := j.loadPrefixes(prefixes.Value); err != nil {
-		loaded.Damaged[prefixesKey] = err
-	}
+	loaded.DamagedPrefixes = j.loadPrefixes(prefixes.Value)
 	for i, op := range ops {
 		j.shards[i].attachments = map[string]*Attachment{}
 		if op.Value == nil {
@@ -293,20 +293,37 @@ func (j *Journal) store(touched map[int]bool) error {
 // prefixesKey is where the prefixes are kept that were learned, not configured.
 const prefixesKey = "prefixes"
 
+// prefixesJSON are the prefixes as they are stored, with the node that they are of: a
+// disk may be another node's by the next start.
+type prefixesJSON struct {
+	Node     string         `json:"node"`
+	Prefixes []netip.Prefix `json:"prefixes"`
+}
+
 func (j *Journal) loadPrefixes(value []byte) error {
 	if value == nil {
 		return nil
 	}
-	return json.Unmarshal(value, &j.prefixes)
+	var stored prefixesJSON
+	err := json.Unmarshal(value, &stored)
+	if err == nil {
+		j.prefixes = stored
+	}
+	return err
 }
 
-// Prefixes returns the prefixes that were kept when the journal was opened, nil
-// if none were.
-func (j *Journal) Prefixes() []netip.Prefix { return j.prefixes }
+// Prefixes returns the node's prefixes that were kept when the journal was opened,
+// nil if none were.
+func (j *Journal) Prefixes(node string) []netip.Prefix {
+	if j.prefixes.Node != node {
+		return nil
+	}
+	return j.prefixes.Prefixes
+}
 
-// PutPrefixes keeps prefixes.
-func (j *Journal) PutPrefixes(ctx context.Context, prefixes []netip.Prefix) error {
-	value, err := json.Marshal(prefixes)
+// PutPrefixes keeps a node's prefixes; nil forgets them.
+func (j *Journal) PutPrefixes(ctx context.Context, node string, prefixes []netip.Prefix) error {
+	value, err := json.Marshal(prefixesJSON{node, prefixes})
 	if err != nil {
 		return fmt.Errorf("%w: encode the prefixes: %w", ErrStorage, err)
 	}

@@ -351,6 +351,34 @@ func TestOpenDamaged(t *testing.T) {
 	closeJournal(t, j)
 }
 
+func TestPrefixes(t *testing.T) {
+	dir := t.TempDir()
+	j, _ := mustOpen(t, fileStorage(t, dir))
+	assert.Nil(t, j.Prefixes("node-1"))
+	want := []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:10:244:1::/64")}
+	require.NoError(t, j.PutPrefixes(t.Context(), "node-1", want))
+	closeJournal(t, j)
+
+	j, _ = mustOpen(t, fileStorage(t, dir))
+	assert.Equal(t, want, j.Prefixes("node-1"))
+	assert.Nil(t, j.Prefixes("node-2"), "they are another node's")
+	require.NoError(t, j.PutPrefixes(t.Context(), "node-1", nil))
+	closeJournal(t, j)
+
+	j, _ = mustOpen(t, fileStorage(t, dir))
+	assert.Nil(t, j.Prefixes("node-1"))
+	closeJournal(t, j)
+}
+
+func TestPrefixesAreDamaged(t *testing.T) {
+	f := newFake()
+	f.values[prefixesKey] = []byte(`{"node":"node-1","prefixes":["10.244.1.0/2`)
+	j, loaded := mustOpen(t, f)
+	assert.Error(t, loaded.DamagedPrefixes)
+	assert.Nil(t, j.Prefixes("node-1"))
+	closeJournal(t, j)
+}
+
 func FuzzDecode(f *testing.F) {
 	s := shard{attachments: map[string]*Attachment{"sandbox-1": attachment(1)}, released: []Released{{attachment(2).Addresses, at}}}
 	b, err := s.encode(at)

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,8 +30,12 @@ const (
 	longestPause = 30 * time.Second
 )
 
-// ErrNone: the node is there, and no podCIDR has been assigned to it yet.
-var ErrNone = errors.New("it has no podCIDR yet")
+var (
+	// ErrNone: the node is there, and no podCIDR has been assigned to it yet.
+	ErrNone = errors.New("it has no podCIDR yet")
+	// ErrNoNode: the API server says that there is no such node.
+	ErrNoNode = errors.New("there is no such node")
+)
 
 // Client asks for one node. It needs the right to get it, and no other.
 type Client struct {
@@ -63,12 +68,18 @@ func NewClient(rc *rest.Config, node string) (*Client, error) {
 // Close closes the client's connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Get returns the node's prefixes. The error wraps ErrNone if it has none yet.
+// Get returns the node's prefixes. The error wraps ErrNone if it has none yet, and
+// ErrNoNode if it is not there.
 func (c *Client) Get(ctx context.Context) ([]netip.Prefix, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	result := c.rest.Get().Resource("nodes").Name(c.node).Do(ctx)
-	if err := result.Error(); err != nil { // Raw's error lacks the server's reason
+	err := result.Error() // Raw's lacks the server's reason
+	// What is not an API server may answer 404, too.
+	if apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err) {
+		return nil, fmt.Errorf("get node %q: %w: %w", c.node, ErrNoNode, err)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("get node %q: %w", c.node, err)
 	}
 	body, err := result.Raw()

@@ -5,6 +5,7 @@ package podcidr
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -89,6 +90,27 @@ func TestGetForbidden(t *testing.T) {
 	_, err := c.Get(context.Background())
 	assert.True(t, apierrors.IsForbidden(err), "%v", err)
 	assert.EqualError(t, err, `get node "node-1": nodes "node-1" is forbidden`)
+}
+
+func TestGetNoNode(t *testing.T) {
+	for _, tt := range []struct {
+		name, contentType, body string
+		want                    bool
+	}{
+		{"the API server says so", "application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"nodes \"node-1\" not found","details":{"name":"node-1","kind":"nodes"}}`, true},
+		{"something else answers", "text/html", "<html>no such page</html>", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := client(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", tt.contentType)
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = w.Write([]byte(tt.body))
+			})
+			_, err := c.Get(context.Background())
+			require.Error(t, err)
+			assert.Equal(t, tt.want, errors.Is(err, ErrNoNode), "%v", err)
+		})
+	}
 }
 
 func TestAwait(t *testing.T) {
