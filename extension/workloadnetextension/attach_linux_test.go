@@ -548,7 +548,7 @@ func TestDetachFailsAndTheLinkIsReaped(t *testing.T) {
 	eventually(t, func(c *assert.CollectT) { assert.Empty(c, n.list()) })
 	s.journal = working
 	n.stop() // nothing is logged any more
-	assert.Zero(t, n.logs.FilterMessageSnippet("network namespace was deleted").Len())
+	assert.Zero(t, n.logs.FilterMessageSnippet("link was deleted without a Detach").Len())
 }
 
 // A link that joins a bridge and leaves it is still there.
@@ -575,7 +575,7 @@ func TestLinkLeavesABridge(t *testing.T) {
 	list := n.list()
 	require.Len(t, list, 1)
 	assert.True(t, proto.Equal(a, list[0]))
-	assert.Equal(t, 1, n.logs.FilterMessageSnippet("network namespace was deleted").Len())
+	assert.Equal(t, 1, n.logs.FilterMessageSnippet("link was deleted without a Detach").Len())
 }
 
 func TestDetachRefusesBadID(t *testing.T) {

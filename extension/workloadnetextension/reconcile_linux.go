@@ -254,6 +254,6 @@ func (s *service) vanished(ctx context.Context, index int) {
 		return // the reaper has deleted its link with others
 	}
 	s.telemetry.ExtensionWorkloadnetVanished.Add(ctx, 1)
-	s.logger.Info("A workload's network namespace was deleted without a Detach: its addresses are free",
+	s.logger.Info("A workload's link was deleted without a Detach, as a rule with its network namespace: its addresses are free after their cool-down",
 		zap.String("workload_id", id), zap.Stringers("addresses", a.Addresses))
 }

@@ -58,10 +58,12 @@ type WorkloadNetworkingClient interface {
 	// FAILED_PRECONDITION: the workload's interface no longer bears our mark, so
 	// it is left alone.
 	Detach(ctx context.Context, in *DetachRequest, opts ...grpc.CallOption) (*DetachResponse, error)
-	// Status succeeds while workloads can be attached, and is UNAVAILABLE while
-	// they cannot.
+	// Status is UNAVAILABLE while no workload can be attached, because no prefix is
+	// known or the storage fails. It succeeds while no address is free: free says so.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
-	// List returns what is attached now, ordered by workload id.
+	// List returns what is attached now, ordered by workload id, in one message: with
+	// large annotations that can be more than a client takes (4 MiB by default, else
+	// RESOURCE_EXHAUSTED). Watch has no such limit.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
 	// Watch streams what is attached, then "synced", then every change. A watcher
 	// that falls behind is cut off with RESOURCE_EXHAUSTED and has to call again;
@@ -165,10 +167,12 @@ type WorkloadNetworkingServer interface {
 	// FAILED_PRECONDITION: the workload's interface no longer bears our mark, so
 	// it is left alone.
 	Detach(context.Context, *DetachRequest) (*DetachResponse, error)
-	// Status succeeds while workloads can be attached, and is UNAVAILABLE while
-	// they cannot.
+	// Status is UNAVAILABLE while no workload can be attached, because no prefix is
+	// known or the storage fails. It succeeds while no address is free: free says so.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
-	// List returns what is attached now, ordered by workload id.
+	// List returns what is attached now, ordered by workload id, in one message: with
+	// large annotations that can be more than a client takes (4 MiB by default, else
+	// RESOURCE_EXHAUSTED). Watch has no such limit.
 	List(context.Context, *ListRequest) (*ListResponse, error)
 	// Watch streams what is attached, then "synced", then every change. A watcher
 	// that falls behind is cut off with RESOURCE_EXHAUSTED and has to call again;

@@ -124,7 +124,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExtensionWorkloadnetVanished, err = builder.meter.Int64Counter(
 		"otelcol_extension_workloadnet_vanished",
-		metric.WithDescription("Attachments that ended without a Detach, because their network namespace was deleted. [Alpha]"),
+		metric.WithDescription("Attachments that ended without a Detach, because their link was deleted, as a rule with the network namespace. [Alpha]"),
 		metric.WithUnit("{workload}"),
 	)
 	errs = errors.Join(errs, err)

@@ -67,7 +67,7 @@ func AssertEqualExtensionWorkloadnetRequestDuration(t *testing.T, tt *componentt
 func AssertEqualExtensionWorkloadnetVanished(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_workloadnet_vanished",
-		Description: "Attachments that ended without a Detach, because their network namespace was deleted. [Alpha]",
+		Description: "Attachments that ended without a Detach, because their link was deleted, as a rule with the network namespace. [Alpha]",
 		Unit:        "{workload}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
