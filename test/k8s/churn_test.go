@@ -50,7 +50,7 @@ func TestChurn(t *testing.T) {
 	c.fill(t)
 
 	proxy := bed.NewProxy(t, cluster.Addr())
-	i := startIdentity(t, cluster.Kubeconfig(bed.Admin, proxy.Addr()), nil)
+	i := startIdentityWithGrace(t, cluster.Kubeconfig(bed.Admin, proxy.Addr()), "5s", nil)
 	i.awaitSynced(t)
 	c.identity = i
 	require.Empty(t, c.differs(t))

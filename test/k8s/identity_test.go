@@ -40,8 +40,14 @@ type identity struct {
 type settings map[string]any
 
 // startIdentity starts the extension with a k8s source that uses a kubeconfig.
-// wants are the labels that a processor asks for.
+// wants are the labels that a processor asks for. It remembers the dead for longer
+// than a test takes.
 func startIdentity(t testing.TB, kubeconfig string, k8s settings, wants ...string) *identity {
+	t.Helper()
+	return startIdentityWithGrace(t, kubeconfig, "1h", k8s, wants...)
+}
+
+func startIdentityWithGrace(t testing.TB, kubeconfig, grace string, k8s settings, wants ...string) *identity {
 	t.Helper()
 	t.Setenv("KUBECONFIG", kubeconfig)
 	source := map[string]any{"auth_type": "kubeConfig", "scope": "cluster"}
@@ -51,7 +57,7 @@ func startIdentity(t testing.TB, kubeconfig string, k8s settings, wants ...strin
 	factory := podidentityextension.NewFactory()
 	cfg := factory.CreateDefaultConfig()
 	require.NoError(t, confmap.NewFromStringMap(map[string]any{
-		"grace_period": "5s",
+		"grace_period": grace,
 		"sources":      map[string]any{"k8s": source},
 	}).Unmarshal(cfg))
 	require.NoError(t, confmap.Validate(cfg))

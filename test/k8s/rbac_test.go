@@ -6,6 +6,7 @@ package k8s
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,7 +68,8 @@ func shippedRBAC(t *testing.T) rbac {
 	return r
 }
 
-// apply creates the manifest's objects and returns a token of its account.
+// apply creates the manifest's objects and returns a token of its account, which
+// has its rights by then.
 func (r rbac) apply(t *testing.T, client kubernetes.Interface) (token string) {
 	t.Helper()
 	createNamespace(t, client, r.account.Namespace)
@@ -79,16 +82,44 @@ func (r rbac) apply(t *testing.T, client kubernetes.Interface) (token string) {
 	answer, err := client.CoreV1().ServiceAccounts(r.account.Namespace).CreateToken(t.Context(), r.account.Name,
 		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	require.NoError(t, err)
+	r.awaitVerbs(t, client, r.role.Rules[0].Verbs)
 	return answer.Status.Token
 }
 
-// setVerbs changes the role.
+// setVerbs changes the role and waits until the API server goes by it.
 func (r rbac) setVerbs(t *testing.T, client kubernetes.Interface, verbs ...string) {
 	t.Helper()
 	role := r.role.DeepCopy()
 	role.Rules[0].Verbs = verbs
 	_, err := client.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{})
 	require.NoError(t, err)
+	r.awaitVerbs(t, client, verbs)
+}
+
+// awaitVerbs waits until the account may do verbs with pods and nothing else. The
+// API server authorises by a cache of its own, which a change reaches a little
+// later: a watch that it allows before stays open.
+func (r rbac) awaitVerbs(t *testing.T, client kubernetes.Interface, verbs []string) {
+	t.Helper()
+	account := "system:serviceaccount:" + r.account.Namespace + ":" + r.account.Name
+	allowed := func(verb string) bool {
+		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               account,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: "pods"},
+			},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		return review.Status.Allowed
+	}
+	await(t, fmt.Sprintf("%s may %v pods and nothing else", account, verbs), func() bool {
+		for _, verb := range []string{"get", "list", "watch"} {
+			if allowed(verb) != slices.Contains(verbs, verb) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // TestLeastRights holds the shipped role to what it claims: it works in both
