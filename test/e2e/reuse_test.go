@@ -25,16 +25,22 @@ const (
 
 // TestAddressReuse stops a pod and gives its addresses (and, as the kernel
 // likes it, its namespace's inode number) to a new one within a second, again
-// and again, on a network that has one address of each family.
+// and again, on a network that has one address of each family. It goes on until
+// enough of them came within a second, however seldom a busy machine does that.
 func TestAddressReuse(t *testing.T) {
 	onEachRuntime(t, func(t *testing.T, b *bed) {
-		const interval = 100 * time.Millisecond
+		const (
+			interval = 100 * time.Millisecond
+			fewest   = 12 // generations
+			most     = 60
+			enough   = 6 // of them within a second of the last
+		)
 		_, truth := b.startRetina(t, interval)
 		prometheus := b.startPrometheus(t)
 		var pods []*cri.Pod
 		var stopped time.Time
 		withinASecond := 0
-		for generation := range 12 {
+		for generation := 0; ; generation++ {
 			p, err := b.run(t.Context(), cri.PodSpec{Name: fmt.Sprintf("gen-%d", generation), Namespace: "reuse", Handler: "reuse"})
 			require.NoError(t, err)
 			if generation > 0 {
@@ -60,12 +66,13 @@ func TestAddressReuse(t *testing.T) {
 			default:
 				b.awaitNames(t, truth, pods[generation:])
 			}
-			if generation < 11 {
-				require.NoError(t, b.stop(t.Context(), p))
-				stopped = time.Now()
+			if len(pods) >= fewest && withinASecond >= enough {
+				break
 			}
+			require.Less(t, len(pods), most, "the machine gave the address away within a second only %d times", withinASecond)
+			require.NoError(t, b.stop(t.Context(), p))
+			stopped = time.Now()
 		}
-		require.GreaterOrEqual(t, withinASecond, 6, "the machine is too slow to give an address away within a second")
 		last := pods[len(pods)-1]
 		b.awaitNames(t, truth, []*cri.Pod{last})
 		truth.awaitScrapes(t, time.Now(), 10)
