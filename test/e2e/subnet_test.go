@@ -49,9 +49,11 @@ func TestSmallSubnet(t *testing.T) {
 			alive   = 5 // of each worker
 			poll    = 5 * time.Second
 		)
-		pods := 500
+		// With events of the runtime a name comes in some 100 ms. Without them, a poll
+		// or a network namespace's file brings it: half a poll would pass for events.
+		pods, bound := 500, time.Second
 		if strings.HasSuffix(t.Name(), "1.6") {
-			pods = 150
+			pods, bound = 150, poll
 		}
 		addresses := &sink{path: filepath.Join(t.TempDir(), "address.json")}
 		_, truth := b.startRetina(t, 250*time.Millisecond, fmt.Sprintf(byAddress, addresses.path))
@@ -140,7 +142,7 @@ func TestSmallSubnet(t *testing.T) {
 		median := took[len(took)/2]
 		t.Logf("%d pods on %d addresses in %v; from RunPodSandbox's answer to the name: median %v, slowest %v",
 			pods, len(uses), churned.Round(time.Second), median.Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
-		require.Less(t, median, poll)
+		require.Less(t, median, bound)
 	})
 }
 
