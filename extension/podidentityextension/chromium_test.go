@@ -61,7 +61,7 @@ func rows(dom, id string) (rows []string) {
 
 // pageOfShop serves a page of 250 pods, one of them with labels that are markup.
 func pageOfShop(t *testing.T) string {
-	e, err := withPage(t, "localhost:0")
+	e, err := withPage(t, "localhost:0", func(cfg *Config) { cfg.GracePeriod = time.Hour }) // Chromium may start slowly
 	require.NoError(t, err)
 	for i := range 250 {
 		require.NoError(t, e.Publish(podidentity.Record{
@@ -88,7 +88,8 @@ func TestPageInChromium(t *testing.T) {
 	leases, pods := rows(dom, "leases"), rows(dom, "pods")
 	require.Len(t, leases, 1)
 	require.Regexp(t, `^shop/web-005 uid-5 push \S+ \S+ now$`, leases[0])
-	require.Equal(t, []string{"shop/web-005 app=web 10.0.0.5 fd00::6 uid uid-5 sandbox sandbox-5 netns 4026532006 push 3 h 0 min"}, pods)
+	require.Len(t, pods, 1)
+	require.Regexp(t, `^shop/web-005 app=web 10\.0\.0\.5 fd00::6 uid uid-5 sandbox sandbox-5 netns 4026532006 push 3 h \d+ min$`, pods[0])
 
 	dom = chromium(t, "--dump-dom", url+"/?q=10.0.0.7")
 	require.Contains(t, dom, "<strong>ended</strong>")
@@ -101,13 +102,15 @@ func TestPageInChromium(t *testing.T) {
 
 	dom = chromium(t, "--dump-dom", url+"/?q=evil")
 	require.NotContains(t, dom, "<title>taken")
-	require.Equal(t, []string{"shop/evil x=&lt;script&gt;document.title = \"taken\"&lt;/script&gt; sandbox evil push 3 h 0 min"}, rows(dom, "pods"))
+	pods = rows(dom, "pods")
+	require.Len(t, pods, 1)
+	require.Regexp(t, `^shop/evil x=&lt;script&gt;document\.title = "taken"&lt;/script&gt; sandbox evil push 3 h \d+ min$`, pods[0])
 
 	dom = chromium(t, "--dump-dom", url+"/?offset=200")
 	require.Contains(t, dom, "201 to 250 of 250")
 	require.Len(t, rows(dom, "pods"), 50)
 	require.Equal(t, []string{"ambiguous 0", "ended 0", "found 0", "mismatch 0", "unknown 0"}, rows(dom, "lookups"))
-	require.Regexp(t, `^push up \d+ s ago 0$`, rows(dom, "sources")[0])
+	require.Regexp(t, `^push up \d+ (s|min) ago 0$`, rows(dom, "sources")[0])
 }
 
 // Chromium logs it when the page asks for something that its own policy refuses,

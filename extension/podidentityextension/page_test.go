@@ -19,9 +19,12 @@ import (
 )
 
 // withPage is a started extension whose page listens at an endpoint.
-func withPage(t *testing.T, endpoint string) (*identityExtension, error) {
+func withPage(t *testing.T, endpoint string, options ...func(*Config)) (*identityExtension, error) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Page.GetOrInsertDefault().ServerConfig.NetAddr.Endpoint = endpoint
+	for _, o := range options {
+		o(cfg)
+	}
 	e, err := newExtension(cfg, componenttest.NewNopTelemetrySettings())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Shutdown(context.Background())) })
