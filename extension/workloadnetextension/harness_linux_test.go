@@ -235,7 +235,7 @@ func ips(a *pb.Attachment) (ips []string) {
 // eventually is for what the kernel does in its own time.
 func eventually(tb testing.TB, f func(c *assert.CollectT)) {
 	tb.Helper()
-	require.EventuallyWithT(tb, f, 10*time.Second, 5*time.Millisecond)
+	require.EventuallyWithT(tb, f, time.Minute, 5*time.Millisecond)
 }
 
 // brokenStorage is a storage client that reads nothing and can't write.

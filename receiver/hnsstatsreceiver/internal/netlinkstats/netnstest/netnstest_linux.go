@@ -201,7 +201,7 @@ func (p *Pod) Send(to string, count, size int) {
 // the end of a namespace.
 func Eventually(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
-	require.Eventually(tb, condition, 10*time.Second, 10*time.Millisecond, what)
+	require.Eventually(tb, condition, time.Minute, 10*time.Millisecond, what)
 }
 
 // Pods makes pods that are connected to a bridge, with addresses from
