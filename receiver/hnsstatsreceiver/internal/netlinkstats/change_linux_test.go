@@ -5,7 +5,7 @@ package netlinkstats
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -67,6 +67,12 @@ func TestPeerMovesToThePod(t *testing.T) {
 	}
 }
 
+// farNSID is an id that the kernel, which gives the lowest free one, never comes to.
+const farNSID = 1_000_077
+
+// setNSID gives the pod's namespace an id in the node's.
+func setNSID(p *netnstest.Pod, id int32) { p.IP(fmt.Sprintf("netns set %s %d", p.NetNS, id)) }
+
 func TestDuringARead(t *testing.T) {
 	t.Run("a pod goes", func(t *testing.T) {
 		n := netnstest.NewNode(t)
@@ -118,7 +124,7 @@ func TestDuringARead(t *testing.T) {
 	t.Run("another pod gets the namespace's id", func(t *testing.T) {
 		n := netnstest.NewNode(t)
 		a := n.Pod()
-		n.IP("netns set " + a.NetNS + " 77")
+		setNSID(a, farNSID)
 		a.Veth("va", "eth0", "10.1.0.2/24")
 		s := started(n)
 		id := read(n, s)[key(a, "eth0")].ID
@@ -127,10 +133,10 @@ func TestDuringARead(t *testing.T) {
 			a.Delete()
 			netnstest.Eventually(t, "the id is free", func() bool {
 				ids, err := s.conn.nsids()
-				return err == nil && !strings.Contains(fmt.Sprint(ids), "77")
+				return err == nil && !slices.Contains(ids, farNSID)
 			})
 			b = n.Pod()
-			n.IP("netns set " + b.NetNS + " 77")
+			setNSID(b, farNSID)
 			b.Veth("vb", "eth0", "10.1.0.3/24")
 		}
 		require.NotContains(t, read(n, s), key(b, "eth0"))
@@ -202,7 +208,7 @@ func TestLostNotifications(t *testing.T) {
 	reused, heir := n.Pod(), n.Pod()
 	n.IP("link add vc index 1000 type veth peer name eth0 netns " + reused.NetNS)
 	replaced := n.Pod()
-	n.IP("netns set " + replaced.NetNS + " 77")
+	setNSID(replaced, farNSID)
 	replaced.Veth("vd", "eth0", "10.1.0.6/24")
 	dialNobody(replaced, 3)
 	before := read(n, s)
@@ -218,10 +224,10 @@ func TestLostNotifications(t *testing.T) {
 	replaced.Delete()
 	netnstest.Eventually(t, "the id is free", func() bool {
 		ids, err := s.conn.nsids()
-		return err == nil && !strings.Contains(fmt.Sprint(ids), "77")
+		return err == nil && !slices.Contains(ids, farNSID)
 	})
 	second := n.Pod()
-	n.IP("netns set " + second.NetNS + " 77")
+	setNSID(second, farNSID)
 	second.Veth("ve", "eth0", "10.1.0.7/24")
 	dialNobody(second, 1)
 	for i := range 20 {
