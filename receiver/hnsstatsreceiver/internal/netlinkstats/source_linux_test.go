@@ -84,6 +84,35 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
+// Errors above all, which no veth counts.
+func TestTotalsAreThePods(t *testing.T) {
+	const receive, transmit = endpoint.Receive, endpoint.Transmit
+	c := counters{
+		rxBytes: 1, txBytes: 2, rxPackets: 3, txPackets: 4,
+		rxDropped: 5, txDropped: 6, rxErrors: 7, txErrors: 8,
+	}
+	type pair = [endpoint.NumDirections]uint64
+	for _, tt := range []struct {
+		name   string
+		inside bool
+		want   endpoint.Counters
+	}{
+		{"what the host's end receives, the pod has transmitted", false, endpoint.Counters{
+			Bytes: pair{receive: 2, transmit: 1}, Packets: pair{receive: 4, transmit: 3},
+			Dropped: pair{receive: 6, transmit: 5}, Errors: &pair{receive: 8, transmit: 7},
+		}},
+		{"a link in the pod counts as the pod", true, endpoint.Counters{
+			Bytes: pair{receive: 1, transmit: 2}, Packets: pair{receive: 3, transmit: 4},
+			Dropped: pair{receive: 5, transmit: 6}, Errors: &pair{receive: 7, transmit: 8},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := &port{inside: tt.inside, space: &namespace{}, read: 1, counters: c}
+			require.Equal(t, &tt.want, (&totals{}).of(p))
+		})
+	}
+}
+
 // A packet too large for the other end is dropped by a veth, and counted at
 // both ends.
 func TestDropsAreThePods(t *testing.T) {
@@ -124,6 +153,32 @@ func TestAddresses(t *testing.T) {
 	p.Inside("addr del 10.1.0.2/24 dev eth0\naddr del fd01::2/64 dev eth0")
 	require.NotContains(t, address(), netip.MustParseAddr("10.1.0.2"))
 	require.NotContains(t, address(), netip.MustParseAddr("fd01::2"))
+}
+
+// The kernel announces the two families to groups of their own.
+func TestAddressOfOneFamilyAlone(t *testing.T) {
+	for _, family := range []struct{ name, before, after string }{
+		{"IPv4", "10.1.0.2/24", "10.1.0.3/24"},
+		{"IPv6", "fd01::2/64", "fd01::3/64"},
+	} {
+		t.Run(family.name, func(t *testing.T) {
+			n := netnstest.NewNode(t)
+			p := n.Pod().Veth("va", "eth0", family.before)
+			s := started(n)
+			// The kernel announces a link's state some time after it has changed, and
+			// its link-local address once nobody else has it.
+			netnstest.Eventually(t, "the interface is quiet", func() bool {
+				link, err := exec.Command("ip", "-n", p.NetNS, "address", "show", "eth0").Output()
+				return err == nil && strings.Contains(string(link), "state UP") && !strings.Contains(string(link), "tentative")
+			})
+			before := netip.MustParsePrefix(family.before).Addr()
+			require.Equal(t, []netip.Addr{before}, read(n, s)[key(p, "eth0")].Addresses)
+
+			p.Inside("addr add " + family.after + " dev eth0")
+			after := netip.MustParsePrefix(family.after).Addr()
+			require.Equal(t, []netip.Addr{before, after}, read(n, s)[key(p, "eth0")].Addresses)
+		})
+	}
 }
 
 func TestManyInterfaces(t *testing.T) {
