@@ -205,6 +205,10 @@ func TestResource(t *testing.T) {
 
 func TestTheDataSaysForWhichTime(t *testing.T) {
 	before, after := epoch.Add(-time.Second), epoch.Add(time.Second)
+	// A StatefulSet's pod and the next one of its name, with its address.
+	first, next := pod("db-0", "uid-of-first", "10.9.0.10"), pod("db-0", "uid-of-next", "10.9.0.10")
+	first.Owner, first.Sandbox, first.end = "first", "first", epoch
+	next.Owner, next.Sandbox, next.Begin = "next", "next", epoch
 	for _, tc := range []struct {
 		name    string
 		address string
@@ -220,10 +224,13 @@ func TestTheDataSaysForWhichTime(t *testing.T) {
 		{name: "old pod's data and data without a timestamp", address: "10.9.0.7", times: []time.Time{{}, before}, outcome: "ambiguous"},
 		{name: "new pod's data and data without a timestamp", address: "10.9.0.7", times: []time.Time{after, {}}, want: "new-0", outcome: "found"},
 		{name: "data from before and after the pod's end", address: "10.9.0.9", times: []time.Time{before, after}, outcome: "ended"},
+		{name: "data of two pods of one name", address: "10.9.0.10", times: []time.Time{before, after}, outcome: "ambiguous"},
+		{name: "data of the first of two pods of one name, and data without a timestamp", address: "10.9.0.10", times: []time.Time{before, {}}, outcome: "ambiguous"},
+		{name: "data of the second of them", address: "10.9.0.10", times: []time.Time{after, {}}, want: "db-0", outcome: "found"},
 		{name: "data of one pod over a time", address: "10.9.0.5", times: []time.Time{before, after, epoch}, want: "web-0", outcome: "found"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			withIdentities(t, node(), func(t *testing.T, identities component.Component) {
+			withIdentities(t, append(node(), first, next), func(t *testing.T, identities component.Component) {
 				b := newBed(t, newConfig(nil), identities)
 				require.NoError(t, b.ConsumeMetrics(t.Context(), oneResource(t, attrs{"k8s.pod.ip": tc.address}, tc.times...)))
 				assert.Equal(t, tc.want, b.resource(t)["k8s.pod.name"])
