@@ -50,6 +50,15 @@ func TestDeadSandbox(t *testing.T) {
 		n.Replace(file, []podidentity.Record{fromFile}, time.Time{})
 		n.not(byAddr("10.0.0.1"), podidentity.Unknown)
 	})
+	t.Run("stays dead for a while where nothing ended is remembered", func(t *testing.T) {
+		n := newNode(t)
+		n.Cache = New(numSources, 0, n.clock.read)
+		n.Put(cri, fromCRI, false)
+		n.End(cri, "s1", time.Time{}, true)
+		n.until(leastBurial.Seconds() - 1)
+		n.Put(file, fromFile, false)
+		n.not(byAddr("10.0.0.1"), podidentity.Unknown)
+	})
 	t.Run("does not end a newer sandbox of the pod", func(t *testing.T) {
 		n := newNode(t)
 		n.Put(cri, fromCRI, false)
@@ -264,6 +273,14 @@ func TestClockSteps(t *testing.T) {
 		n.Put(cri, begin(sandbox("s1", "u1", "web-0", 41, "10.0.0.1"), at(3600)), false)
 		n.found(byAddrAt("10.0.0.1", at(0)), "web-0")
 	})
+	t.Run("a list from the future is from now", func(t *testing.T) {
+		n := newNode(t)
+		n.Replace(cri, []podidentity.Record{sandbox("s1", "u1", "web-0", 41, "10.0.0.1")}, at(3600))
+		n.found(byAddrAt("10.0.0.1", at(0)), "web-0")
+		n.until(10)
+		n.Replace(cri, nil, at(3600))
+		n.not(byAddrAt("10.0.0.1", at(10)), podidentity.Ended)
+	})
 	t.Run("back: live pods stay, what ended is forgotten", func(t *testing.T) {
 		n := newNode(t)
 		n.Put(cri, begin(sandbox("s1", "u1", "first", 41, "10.0.0.1"), at(0)), false)
@@ -280,6 +297,31 @@ func TestClockSteps(t *testing.T) {
 		n.found(byAddrAt("10.0.0.1", now), "second")
 		n.End(cri, "s2", time.Time{}, true)
 		n.not(byAddr("10.0.0.2"), podidentity.Ended)
+	})
+	t.Run("back: a sandbox's id can be used again", func(t *testing.T) {
+		for name, wait := range map[string]time.Duration{"while it is buried": time.Second, "while its old listing is known": 2 * leastBurial} {
+			t.Run(name, func(t *testing.T) {
+				n := newNode(t)
+				n.Put(file, sandbox("web", "", "old", 0, "10.0.0.1"), false)
+				n.until(10)
+				n.End(cri, "web", time.Time{}, true)
+				n.clock.set(-time.Hour)
+				n.clock.pass(wait)
+				n.Expire(time.Second)
+				n.clock.pass(time.Second)
+				n.Put(file, begin(sandbox("web", "", "new", 0, "10.0.0.1"), n.clock.now()), false)
+				n.found(byAddr("10.0.0.1"), "new")
+			})
+		}
+	})
+	t.Run("back: what was restored was known to hold until then", func(t *testing.T) {
+		n := before(t).restart(20)
+		n.clock.set(-time.Hour)
+		n.Expire(time.Second)
+		n.Confirm(cri)
+		n.Confirm(k8s)
+		n.clock.pass(5 * time.Second)
+		n.not(byAddrAt("10.0.0.1", n.clock.now()), podidentity.Ended)
 	})
 	t.Run("forward: the grace period lasts as long as before", func(t *testing.T) {
 		n := newNode(t)

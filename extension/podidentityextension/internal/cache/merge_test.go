@@ -197,6 +197,14 @@ func TestNamesakesDataKeepsItsUID(t *testing.T) {
 	require.Equal(t, "u1", n.found(byAddrAt("10.0.0.1", at(5)), "web-0").UID)
 }
 
+// Nor when the file told of it first.
+func TestNamesakesUIDIsNotGuessedEither(t *testing.T) {
+	n := newNode(t)
+	n.Put(file, sandbox("s1", "", "db-0", 0, "10.0.0.1"), false)
+	n.Put(cri, sandbox("s2", "u2", "db-0", 42, "10.0.0.1"), false)
+	require.Empty(t, n.found(byAddr("10.0.0.1"), "db-0").UID, "it can be another pod of that name")
+}
+
 // The churn audit found it (sources losing, one look-up in six million): a file
 // that knows no UIDs tells of a StatefulSet's next pod, while the runtime's news of
 // the last one's end is lost and the address is the same.
