@@ -228,7 +228,9 @@ func TestHangingSandboxHoldsUpNoOther(t *testing.T) {
 		sink.awaitDead(t, id)
 	}
 	require.Empty(t, sink.failures)
-	f.release(hangs(0))
+	for i := range 2 * maxCalls { // or each would take its turn of two calls of 2 s
+		f.release(hangs(i))
+	}
 	sink.awaitPod(t, hangs(0))
 }
 
@@ -352,7 +354,7 @@ func TestCallsInFlightAreBounded(t *testing.T) {
 				o.compare(items, time.Now())
 				o.lineUp(time.Now())
 				o.next = time.Now().Add(time.Minute)
-				require.True(t, o.wait(ctx, nil, nil))
+				require.True(t, o.wait(ctx, time.Time{}, nil, nil))
 			}
 		}
 		until(time.Now().Add(cfg.Timeout / 2))
@@ -361,6 +363,36 @@ func TestCallsInFlightAreBounded(t *testing.T) {
 		require.Equal(t, maxCalls+maxSlow+maxLate, client.count(0), "some are late")
 		cancel()
 		o.asks.Wait()
+	})
+}
+
+// What a list has asked for is told at once, also while the next one waits.
+func TestHintKeepsNoAnswerWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := newRecorder()
+		o := newObserver(NewDefaultConfig(), zap.NewNop(), sink)
+		o.known["a"] = sandbox{asking: true}
+		began := time.Now()
+		c := &call{began: began}
+		c.enter(&o.prompt)
+		hints := make(chan struct{}, 1)
+		hints <- struct{}{}
+		var told time.Duration
+		o.asks.Go(func() {
+			time.Sleep(leastGap / 10) // of the bubble's clock: what the runtime takes
+			o.answers <- callAnswer{c, answer{id: "a", complete: true, record: podidentity.Record{Owner: "a"}}}
+			synctest.Wait()
+			sink.mu.Lock()
+			defer sink.mu.Unlock()
+			if sink.puts == 1 {
+				told = time.Since(began)
+			}
+		})
+		o.next = began.Add(time.Minute)
+		require.True(t, o.wait(t.Context(), began.Add(leastGap), hints, nil))
+		require.Equal(t, leastGap, time.Since(began), "when the next list is")
+		o.asks.Wait()
+		require.Equal(t, leastGap/10, told)
 	})
 }
 

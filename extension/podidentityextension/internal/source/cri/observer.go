@@ -96,18 +96,21 @@ func (o *observer) run(ctx context.Context) {
 		} else {
 			retry = firstRetry
 		}
-		if !o.wait(ctx, hints, refresh) || !sleep(ctx, leastGap-time.Since(began)) {
+		if !o.wait(ctx, began.Add(leastGap), hints, refresh) {
 			return
 		}
 	}
 }
 
-// wait takes answers until the sandboxes are to be listed again, and says whether
-// ctx is still on.
-func (o *observer) wait(ctx context.Context, hints, refresh <-chan struct{}) bool {
+// wait takes answers until the sandboxes are to be listed again, not before
+// earliest, and says whether ctx is still on.
+func (o *observer) wait(ctx context.Context, earliest time.Time, hints, refresh <-chan struct{}) bool {
 	for {
 		o.learn(ctx)
 		o.tell()
+		if o.next.Before(earliest) {
+			o.next = earliest
+		}
 		at := o.next
 		if yields, will := o.yields(); will && yields.Before(at) {
 			at = yields
@@ -127,11 +130,13 @@ func (o *observer) wait(ctx context.Context, hints, refresh <-chan struct{}) boo
 			if time.Now().Before(o.next) { // a call yields
 				continue
 			}
+			return true
 		case <-hints:
 		case <-refresh:
 		}
 		timer.Stop()
-		return true
+		// What hints from now on is for the list after the next one.
+		o.next, hints, refresh = earliest, nil, nil
 	}
 }
 
@@ -156,21 +161,6 @@ func (o *observer) tell() {
 	}
 	o.synced = true
 	o.sink.Synced()
-}
-
-// sleep waits for d and says whether ctx is still on.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // list lists the sandboxes, reports which have ended, and lines up those to ask
