@@ -20,7 +20,7 @@ import (
 // even see, and another one that would answer.
 func TestRuntimeInADeniedDirectory(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, to do without")
+		t.Skip("needs root: one thread gives up its rights to files")
 	}
 	f := newFakeRuntime(t)
 	require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(f.path)), 0o755))

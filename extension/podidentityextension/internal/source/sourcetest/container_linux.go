@@ -19,7 +19,7 @@ import (
 func InContainer(t *testing.T, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, to mount")
+		t.Skip("needs root: mounts /run and /var as in a container, on one thread")
 	}
 	done := make(chan struct{})
 	go func() {
